@@ -20,7 +20,7 @@ type Fleet struct {
 	next     requests.Request
 	ended    bool
 	now      cluster.Time
-	services []served // then the members of ensembles
+	services []served // then the parts of those with a canary, and the members of ensembles
 	number   int32    // of services without these
 	replicas []replica
 	due      []event
@@ -55,6 +55,11 @@ func New(services []service.Service, stream requests.Stream) (*Fleet, error) {
 		f.services[i].spec, f.services[i].of = &services[i], int32(i)
 		f.limit(int32(i))
 	}
+	for i := range services {
+		if services[i].Canary > 0 {
+			f.split(int32(i))
+		}
+	}
 	f.read()
 	return f, f.err
 }
@@ -81,7 +86,7 @@ type Place struct {
 
 // Add adds a replica of a variant that takes requests from now on, and returns its number.
 func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
-	of := f.member(svc, variant)
+	of := f.answering(svc, variant)
 	s := &f.services[of]
 	r := replica{service: of}
 	var err error
@@ -106,8 +111,11 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 		s.idle = append(s.idle, id)
 	}
 	f.limit(of)
-	if s.member {
+	switch {
+	case s.member:
 		f.poll(s.of)
+	case f.services[svc].canary != nil:
+		f.divide(int32(svc))
 	}
 	f.dispatch(of)
 	return int(id), nil
@@ -136,8 +144,12 @@ func (f *Fleet) Drain(id int) {
 	s.taking, s.idle = without(s.taking, int32(id)), without(s.idle, int32(id))
 	s.decoding = without(s.decoding, int32(id))
 	f.limit(r.service)
-	if s.member && len(s.taking) == 0 {
+	switch {
+	case len(s.taking) > 0:
+	case s.member:
 		f.abstain(r.service)
+	case s.partOf != nil:
+		f.giveBack(r.service)
 	}
 }
 
@@ -250,20 +262,21 @@ func (f *Fleet) at(id int32, at cluster.Time) {
 
 // arrive takes the next request in.
 func (f *Fleet) arrive() {
-	s := &f.services[f.next.Service]
+	to := f.part(int32(f.next.Service))
+	s := &f.services[to]
 	s.since.Arrived++
-	if f.Waiting(int(f.next.Service)) >= s.room {
+	if f.Waiting(int(to)) >= s.room {
 		s.since.Refused++
 		return
 	}
 	it := item{At: f.now, Prompt: f.next.Prompt, Output: f.next.Output}
 	if s.ensemble != nil {
-		f.ask(f.next.Service, it)
+		f.ask(to, it)
 		return
 	}
 	s.queue.Push(it)
 	if len(s.taking) > 0 {
-		f.dispatch(f.next.Service)
+		f.dispatch(to)
 	}
 }
 
