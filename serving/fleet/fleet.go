@@ -89,10 +89,11 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	of := f.answering(svc, variant)
 	s := &f.services[of]
 	r := replica{service: of}
+	id := int32(len(f.replicas))
 	var err error
 	if s.spec.Language() {
 		if r.language, err = newLanguage(s, variant, p); err == nil {
-			r.language.handOver = func(q *llm.Sequence, l *language) bool { return f.handOver(of, q, l) }
+			r.language.handOver = func(q *llm.Sequence) bool { return f.handOver(of, q, id) }
 		}
 	} else {
 		r.batches, err = newBatches(s, variant, p)
@@ -100,7 +101,6 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	id := int32(len(f.replicas))
 	f.replicas = append(f.replicas, r)
 	if r.language != nil && r.language.spec.Phase == llm.Decode {
 		s.decoding = append(s.decoding, id)
@@ -162,13 +162,22 @@ func without(list []int32, id int32) []int32 {
 	return list
 }
 
-// Idle reports whether a replica computes nothing.
-func (f *Fleet) Idle(id int) bool { return f.replicas[id].end() == cluster.Never }
+// Idle reports whether a replica computes nothing, and holds nothing that another fetches.
+func (f *Fleet) Idle(id int) bool {
+	r := &f.replicas[id]
+	return r.end() == cluster.Never && (r.language == nil || r.language.holds == 0)
+}
 
 // IdleAt is the earliest instant at which a replica can be idle.
 func (f *Fleet) IdleAt(id int) cluster.Time {
 	if at := f.replicas[id].end(); at != cluster.Never {
 		return at
+	}
+	if l := f.replicas[id].language; l != nil && l.holds > 0 {
+		if at := f.movedBy(int32(id)); at > 0 {
+			return at
+		}
+		return cluster.Never // once another has fetched what it holds
 	}
 	return f.now
 }
@@ -176,7 +185,7 @@ func (f *Fleet) IdleAt(id int) cluster.Time {
 // DoneBy is when a replica that takes nothing more is expected to be done with what it has begun.
 func (f *Fleet) DoneBy(id int) cluster.Time {
 	if l := f.replicas[id].language; l != nil {
-		return f.now.Add(l.instance.Left())
+		return max(f.now.Add(l.instance.Left()), f.movedBy(int32(id)))
 	}
 	return f.IdleAt(id)
 }
@@ -204,6 +213,7 @@ func (f *Fleet) Remove(id int) {
 	}
 	r.gone = true
 	r.gen++
+	f.decode(r.service) // what it held for others is lost
 }
 
 // Next is the earliest instant at which anything happens; cluster.Never: nothing will.

@@ -16,6 +16,7 @@ type served struct {
 	queue    batch.Queue
 	taking   []int32  // replicas that take requests, or their prompts
 	decoding []int32  // replicas that make the tokens after the first, where others compute prompts
+	done     []moving // prompts whose keys and values those have not begun to fetch
 	moving   []moving // from these to those
 	moved    int64
 	idle     []int32     // of those that take requests the ones that compute nothing, if they compute batches
@@ -90,7 +91,7 @@ func (f *Fleet) Waiting(svc int) int {
 	for _, id := range s.decoding {
 		n += f.replicas[id].language.instance.Waiting()
 	}
-	return n + len(s.moving)
+	return n + len(s.done) + len(s.moving)
 }
 
 // Observe returns what became of a service's requests since the last call; it is valid until the next.
