@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestSingleRequests: of a replica that computes one request after the other, each counts as a batch of one that took as
-// long as it kept the replica, without the time in which the replica computed those before it.
+// TestSingleRequests: of a replica that computes one request after the other, each counts as a batch of one that took
+// as long as it kept the replica, without the time in which the replica computed those before it.
 func TestSingleRequests(t *testing.T) {
 	const each, number = 20 * time.Millisecond, 6
 	var turn sync.Mutex

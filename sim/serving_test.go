@@ -261,8 +261,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestServingCanary: the last variant answers its part of the requests, with the replicas that this takes, and what became
-// of them is told apart.
+// TestServingCanary: the last variant answers its part of the requests, with the replicas that this takes, and what
+// became of them is told apart.
 func TestServingCanary(t *testing.T) {
 	s := vision(2, 4)
 	slow := s.Variants[0]

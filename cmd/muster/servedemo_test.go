@@ -73,7 +73,8 @@ func TestServeDemo(t *testing.T) {
 	got := &s.Served[0]
 	replicas := (got.GPUHours*3600 - before.Seconds()) / (2 * time.Minute).Seconds()
 	t.Logf("in time: %.3f, recorded %.3f; replicas: %.2f, recorded %.2f; at most %d, recorded %d; a request took %v ms",
-		got.Attainment(), seen.Attainment(), replicas, seen.replicas, got.Peak, seen.most, 1000*seen.Measured[0].Seconds)
+		got.Attainment(), seen.Attainment(), replicas, seen.replicas, got.Peak, seen.most,
+		1000*seen.Measured[0].Seconds)
 	near := func(a, b float64) bool { return math.Abs(a-b) <= 0.1*b }
 	if !near(got.Attainment(), seen.Attainment()) || !near(replicas, seen.replicas) || got.Peak != seen.most {
 		t.Errorf("predicted: %.3f in time, %.2f replicas, %d at most; recorded: %.3f, %.2f and %d", got.Attainment(),

@@ -102,8 +102,8 @@ func (f *Fleet) giveBack(part int32) {
 	}
 }
 
-// Canary is what became so far of the requests that a service's canary had, and the accuracy of its answers in the mean;
-// nil: it has none.
+// Canary is what became so far of the requests that a service's canary had, and the accuracy of its answers in the
+// mean; nil: it has none.
 func (f *Fleet) Canary(svc int) (*tally.Tally, float64) {
 	c := f.services[svc].canary
 	if c == nil {

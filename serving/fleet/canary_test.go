@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/service"
 )
 
-// TestCanary: a canary has its part of the requests, to the request, while it and others take any; what waits for a part
-// that has no replica left is answered by the other.
+// TestCanary: a canary has its part of the requests, to the request, while it and others take any; what waits for a
+// part that has no replica left is answered by the other.
 func TestCanary(t *testing.T) {
 	s := []service.Service{matrix("")}
 	s[0].Goal.Latency = time.Hour

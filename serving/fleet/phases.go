@@ -8,9 +8,9 @@ import (
 	"github.com/muster-gpu/muster/serving/llm"
 )
 
-// moving is what is left of a request whose first token there is. Its keys and values are with the replica that computed
-// its prompt, and take blocks of that one's memory, until they have come to the replica that makes the other tokens. That
-// one fetches them when it has blocks for them.
+// moving is what is left of a request whose first token there is. Its keys and values are with the replica that
+// computed its prompt, and take blocks of that one's memory, until they have come to the replica that makes the other
+// tokens. That one fetches them when it has blocks for them.
 type moving struct {
 	at       cluster.Time // when they are there
 	order    int64        // of those that are there at the same time
@@ -36,8 +36,8 @@ func (f *Fleet) handOver(svc int32, q *llm.Sequence, from int32) bool {
 	return true
 }
 
-// decode gives requests whose keys and values have come to the replicas that make the other tokens, and lets these fetch
-// what the prompts' replicas hold.
+// decode gives requests whose keys and values have come to the replicas that make the other tokens, and lets these
+// fetch what the prompts' replicas hold.
 func (f *Fleet) decode(svc int32) {
 	s := &f.services[svc]
 	for len(s.moving) > 0 && s.moving[0].at <= f.now {

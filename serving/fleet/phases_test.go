@@ -119,8 +119,8 @@ func TestPhasesConserve(t *testing.T) {
 	}
 }
 
-// The keys and values of a prompt take memory of the replica that computed it until those that make the other tokens have
-// room for them; what such a replica held is lost with it.
+// The keys and values of a prompt take memory of the replica that computed it until those that make the other tokens
+// have room for them; what such a replica held is lost with it.
 func TestHeld(t *testing.T) {
 	s := []service.Service{phased()}
 	s[0].Goal.TTFT, s[0].Goal.TPOT = time.Hour, time.Hour
