@@ -298,6 +298,10 @@ func (s *Server) try(a *answer, r *http.Request, p *pool, to *replica, came time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.bulk.running, x)
+		if x.complete && x.stream == nil && x.status/100 == 2 && p.spec.Batch == 1 &&
+			(f.inference && !f.language || p.spec.Path != "") {
+			p.countBatch(to, 1, to.each(x.began, now), f.bulk)
+		}
 		p.finish(to, result{took: now.Sub(x.began), bulk: f.bulk, first: x.first, overload: overload, left: left &&
 			!slow || yielded,
 			failed: slow || !left && x.err != nil || x.status == http.StatusBadGateway ||

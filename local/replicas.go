@@ -70,6 +70,25 @@ func (m *Machine) Slowed(id int, part float64) {
 	}
 }
 
+// Beside lists by replica the models of the jobs that compute in shares of its GPUs and are no replicas; "": one states
+// none.
+func (m *Machine) Beside() map[int][]string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	models := map[int][]string{}
+	for id, j := range m.jobs {
+		if j.Sub.Replica == nil || !j.Stored() {
+			continue
+		}
+		for _, other := range m.eng.Company(id) {
+			if o := m.jobs[other]; o != nil && o.Sub.Replica == nil {
+				models[int(id)] = append(models[int(id)], o.Spec.Model)
+			}
+		}
+	}
+	return models
+}
+
 // Replicas lists the jobs that are replicas of services and are not over.
 func (m *Machine) Replicas() (list []show.Job) {
 	m.mu.RLock()

@@ -110,6 +110,7 @@ type Job struct {
 	Failed     bool      // it ended by itself
 	Devices    []string  // for people
 	GPUs       []string  // that it is on
+	Beside     []string  // models of the other jobs in shares of these that are no replicas; "": one states none
 	Loan       *show.Loan
 }
 
