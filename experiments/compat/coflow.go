@@ -397,6 +397,7 @@ func MADDCoflows(order string, ports int, list []Coflow) CoflowTimes {
 		open = append(open, o)
 	}
 	free, load, count := make([]float64, 2*ports), make([]float64, 2*ports), make([]float64, 2*ports)
+	take := func(f *part, rate float64) { free[f.from], free[f.to] = free[f.from]-rate, free[f.to]-rate }
 	for len(open) > 0 {
 		for p := range free {
 			free[p], count[p] = 1, 0
@@ -423,48 +424,43 @@ func MADDCoflows(order string, ports int, list []Coflow) CoflowTimes {
 				f := &c.flows[i]
 				if f.rate = 0; !c.skipped {
 					f.rate = min(f.left/longest, free[f.from], free[f.to])
-					free[f.from] -= f.rate
-					free[f.to] -= f.rate
+					take(f, f.rate)
 				}
 			}
 			if !c.skipped {
 				step = min(step, longest)
 			}
 		}
+		each := func(do func(c *coflow, f *part)) {
+			for _, c := range open {
+				for i := range c.flows {
+					do(c, &c.flows[i])
+				}
+			}
+		}
 		eligible := func(c *coflow, f *part) bool { return c.skipped && free[f.from] > noRate && free[f.to] > noRate }
-		for _, c := range open {
-			for i := range c.flows {
-				if f := &c.flows[i]; eligible(c, f) {
-					count[f.from]++
-					count[f.to]++
-				}
+		each(func(c *coflow, f *part) {
+			if eligible(c, f) {
+				count[f.from]++
+				count[f.to]++
 			}
-		}
-		for _, c := range open {
-			for i := range c.flows {
-				if f := &c.flows[i]; eligible(c, f) {
-					f.rate = min(free[f.from]/count[f.from], free[f.to]/count[f.to])
-				}
+		})
+		each(func(c *coflow, f *part) {
+			if eligible(c, f) {
+				f.rate = min(free[f.from]/count[f.from], free[f.to]/count[f.to])
 			}
-		}
-		for _, c := range open {
-			for i := range c.flows {
-				if f := &c.flows[i]; c.skipped {
-					free[f.from] -= f.rate
-					free[f.to] -= f.rate
-				}
+		})
+		each(func(c *coflow, f *part) {
+			if c.skipped {
+				take(f, f.rate)
 			}
-		}
-		for _, c := range open {
-			for i := range c.flows {
-				f := &c.flows[i]
-				if more := min(free[f.from], free[f.to]); more > 0 {
-					f.rate += more
-					free[f.from] -= more
-					free[f.to] -= more
-				}
+		})
+		each(func(c *coflow, f *part) {
+			if more := min(free[f.from], free[f.to]); more > 0 {
+				f.rate += more
+				take(f, more)
 			}
-		}
+		})
 		t.Makespan += step
 		open = slices.DeleteFunc(open, func(c *coflow) bool {
 			for i := range c.flows {

@@ -118,7 +118,7 @@ var arrows = map[string]string{
 	"scenario":            "network/traffic cluster perf engine policy place driver trace report sim config journal quota",
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config requests service serving internal/csvfile serving/inss serving/llm serving/nexus serving/scale",
-	"experiments/compat":  "cluster engine policy place driver trace solve serving/llm",
+	"experiments/compat":  "network/traffic cluster engine policy place driver trace solve serving/llm",
 	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gangs kube/gpus kube/history kube/holds kube/loans kube/look kube/mig kube/moves kube/notices kube/patch kube/plans kube/power kube/queues kube/reports kube/retry kube/terms internal/oldkeys",
 	"kube/amount":         "cluster",
 	"kube/fit":            "cluster kube/amount kube/gpus kube/patch",
