@@ -96,7 +96,8 @@ func (m *GPUModel) Sizes() (list []*SliceProfile) {
 func (m *GPUModel) Profile(name string) (*SliceProfile, bool) {
 	for i := range m.Profiles {
 		p := &m.Profiles[i]
-		if p.Name == name || strings.HasPrefix(p.Name, name+".") && !strings.Contains(p.Name, "+") {
+		rest, ok := strings.CutPrefix(p.Name, name)
+		if ok && (rest == "" || rest[0] == '.' && !strings.Contains(p.Name, "+")) {
 			return p, true
 		}
 	}

@@ -115,7 +115,8 @@ func (f *marksFile) read() (QoS, error) {
 	}
 	q.Interface = f.Interface
 	if len(q.Interface) > 15 || strings.ContainsAny(q.Interface, "/,=^: \t\n") {
-		return q, At(fmt.Errorf("%q is not the name of an interface, such as eth0", q.Interface), "network", "interface")
+		return q, At(fmt.Errorf("%q is not the name of an interface, such as eth0", q.Interface), "network",
+			"interface")
 	}
 	return q, nil
 }
@@ -130,7 +131,8 @@ func (f *marksFile) links(q *QoS) (*cluster.Network, error) {
 		return nil, At(err, "network", "hosts")
 	}
 	if len(hosts) < 2 {
-		return nil, At(errors.New(`missing: the ends of links between which jobs transmit, such as "node[1-4]"`), "network",
+		return nil, At(errors.New(`missing: the ends of links between which jobs transmit, such as "node[1-4]"`),
+			"network",
 			"hosts")
 	}
 	var s cluster.Spec

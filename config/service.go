@@ -255,6 +255,48 @@ func Documents(data []byte) (list [][]byte) {
 	return list
 }
 
+// Profiled is the text of a service with what was measured of its variants, by name, in the place of profile: measure.
+func Profiled(text string, profiles map[string]service.Profile) (string, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		return "", err
+	}
+	value := func(of *yaml.Node, key string) *yaml.Node {
+		for i := 0; of.Kind == yaml.MappingNode && i+1 < len(of.Content); i += 2 {
+			if of.Content[i].Value == key {
+				return of.Content[i+1]
+			}
+		}
+		return &yaml.Node{}
+	}
+	if doc.Kind != yaml.DocumentNode {
+		return text, nil
+	}
+	for _, v := range value(doc.Content[0], "variants").Content {
+		name, profile := value(v, "name").Value, value(v, "profile")
+		if profile.Value != measured || len(profiles[name]) == 0 {
+			continue
+		}
+		points := []map[string]any{}
+		for _, p := range profiles[name] {
+			point := map[string]any{"batch": p.Batch, "latency": p.Latency.Round(time.Microsecond).String()}
+			if share := value(v, "share"); share.Value != "" {
+				point["share"] = share
+			}
+			points = append(points, point)
+		}
+		if err := profile.Encode(points); err != nil {
+			return "", err
+		}
+		profile.Style = yaml.FlowStyle
+	}
+	out := &strings.Builder{}
+	e := yaml.NewEncoder(out)
+	e.SetIndent(2)
+	err := e.Encode(&doc)
+	return out.String(), errors.Join(err, e.Close())
+}
+
 // service converts the file to a service.
 func (f *serviceFile) service() (s service.Service, err error) {
 	s = service.Service{Name: f.Name, Queue: f.Queue, Tier: cluster.Critical, Scaling: f.Scaling,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/requests"
+	"github.com/muster-gpu/muster/service"
 )
 
 const aService = `# what answers
@@ -201,5 +202,33 @@ func TestRequestLoad(t *testing.T) {
 			!strings.Contains(err.Error(), c[1]) {
 			t.Errorf("%q: %v, want %s", c[0], err, c[1])
 		}
+	}
+}
+
+// TestProfiled: what was measured stands in a service's file where it said so, and the file says the same otherwise.
+func TestProfiled(t *testing.T) {
+	text := `# images
+name: images
+latency: 100ms
+replicas: {min: 1, max: 4}
+variants:
+  - {name: small, share: 0.5, profile: measure}   # half
+  - {name: large, profile: measure}
+  - {name: stated, profile: [{batch: 1, latency: 5ms}]}
+`
+	got, err := Profiled(text, map[string]service.Profile{
+		"small":  {{Batch: 1, Latency: 7 * time.Millisecond}, {Batch: 4, Latency: 9500 * time.Microsecond}},
+		"stated": {{Batch: 1, Latency: time.Second}}})
+	if err != nil || !strings.Contains(got, "# images") || !strings.Contains(got, "# half") {
+		t.Fatalf("%v: %s", err, got)
+	}
+	list, err := ReadServices("images.yaml", []byte(got))
+	if err != nil {
+		t.Fatalf("%v: %s", err, got)
+	}
+	v := list[0].Variants
+	if v[0].Measure || !v[1].Measure || v[0].Profile.Takes(500, 4) != 9500*time.Microsecond ||
+		v[2].Profile.Takes(cluster.Whole, 1) != 5*time.Millisecond {
+		t.Errorf("%+v: %s", v, got)
 	}
 }

@@ -464,6 +464,26 @@ func (d *dumb) fits(j *dumbJob, set, i int) bool {
 		cpu >= r.CPU && ram >= r.RAM && (r.Profile == "" || ok)
 }
 
+// whereFrom is what stages are made of, for given nodes: partition and model are the job's in this moment.
+type whereFrom struct {
+	spec         *cluster.Job
+	part, narrow string
+}
+
+// stages are where the task sets can run, as long as no node and no set of nodes changes; not to be changed.
+func (d *dumb) stages(j *dumbJob) [][][]int {
+	of := whereFrom{j.Job, j.part, j.narrow}
+	list, known := d.stagesOf[of]
+	if !known {
+		list = d.makeStages(j)
+		if d.stagesOf == nil {
+			d.stagesOf = map[whereFrom][][][]int{}
+		}
+		d.stagesOf[of] = list
+	}
+	return list
+}
+
 // suits: some stage has the node for the task set.
 func (d *dumb) suits(j *dumbJob, set, i int) bool {
 	return slices.ContainsFunc(d.stages(j), func(st [][]int) bool { return slices.Contains(st[set], i) })
@@ -482,10 +502,10 @@ func (d *dumb) competes(j *dumbJob, i int) bool {
 // isType: "A100" is the family of "A100-80GB".
 func isType(model, want string) bool { return model == want || strings.HasPrefix(model, want+"-") }
 
-// stages are where the task sets can run, to be tried one after the other: by
+// makeStages lists where the task sets can run, to be tried one after the other: by
 // preferred GPU type, and for gangs by model, because a gang's GPUs are of one
 // model. Types and models are a matter of the sets that have GPUs.
-func (d *dumb) stages(j *dumbJob) (list [][][]int) {
+func (d *dumb) makeStages(j *dumbJob) (list [][][]int) {
 	types, seen := j.types(), map[[2]int]bool{} // looked up only
 	if len(types) == 0 {
 		types = []string{""}
@@ -530,9 +550,10 @@ func (j *dumbJob) gang() bool { return len(j.Tasks) > 1 || j.Tasks[0].Count > 1 
 // place finds devices for the whole gang, or nothing.
 func (d *dumb) place(j *dumbJob, b books, blocked map[kind]bool) []engine.Alloc {
 	b.mps, b.user, b.d, b.job = d.mps, j.User, d, j
-	for _, stage := range d.stages(j) {
+	for _, known := range d.stages(j) {
+		stage := slices.Clone(known)
 		for set := range stage {
-			stage[set] = slices.DeleteFunc(stage[set], func(i int) bool {
+			stage[set] = slices.DeleteFunc(slices.Clone(stage[set]), func(i int) bool {
 				return d.nodes[i].State != cluster.Up || blocked[d.kind(i)] || blocked[kind{node: i + 1}] || b.off[i]
 			})
 		}

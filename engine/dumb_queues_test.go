@@ -42,23 +42,49 @@ type ledger struct {
 	*quota.Tree
 	caps     *quota.Caps
 	cpu, ram []int64 // by queue, those below included
+	charged  []charge
 }
 
-func (d *dumb) ledger(without []*dumbJob) ledger {
-	t, err := quota.New(d.queues, cluster.Unlimited)
-	if err != nil {
-		panic(err)
+type charge struct {
+	queue, user int
+	milli       int64
+	critical    bool
+}
+
+// add charges, or with a sign of -1 takes back.
+func (l *ledger) add(c charge, sign int64) {
+	l.Charge(c.queue, sign*c.milli, c.critical)
+	l.caps.Charge(c.queue, c.user, sign*c.milli, int(sign))
+}
+
+// ledger adds up again what each queue holds, without some jobs. It is good until as many more were asked for as
+// d.ledgers has room for: their trees are used again, as it takes longer to build them than all else here.
+func (d *dumb) ledger(without []*dumbJob) *ledger {
+	d.ledgersAsked++
+	l := &d.ledgers[d.ledgersAsked%len(d.ledgers)]
+	if l.Tree == nil {
+		t, err := quota.New(d.queues, cluster.Unlimited)
+		if err != nil {
+			panic(err)
+		}
+		*l = ledger{t, quota.NewCaps(t), make([]int64, t.Len()), make([]int64, t.Len()), nil}
 	}
-	t.SetCapacity(d.capacity())
-	l := ledger{t, quota.NewCaps(t), make([]int64, t.Len()), make([]int64, t.Len())}
+	for i := len(l.charged) - 1; i >= 0; i-- {
+		l.add(l.charged[i], -1)
+	}
+	l.charged = l.charged[:0]
+	clear(l.cpu)
+	clear(l.ram)
+	l.SetCapacity(d.capacity())
 	for _, j := range d.jobs {
 		if !j.inBooks() || slices.Contains(without, j) {
 			continue
 		}
 		q := l.of(j)
-		t.Charge(q, d.milli(j), j.Tier == cluster.Critical)
-		l.caps.Charge(q, userNumber(j), d.milli(j), 1)
-		for _, p := range t.Path(q) {
+		c := charge{q, userNumber(j), d.milli(j), j.Tier == cluster.Critical}
+		l.add(c, 1)
+		l.charged = append(l.charged, c)
+		for _, p := range l.Path(q) {
 			for _, a := range j.allocs {
 				l.cpu[p] += a.CPU
 				l.ram[p] += a.RAM
@@ -186,9 +212,9 @@ func (d *dumb) bestOf(heads []*dumbJob, depth int) (best *dumbJob) {
 	child := func(j *dumbJob) int { return l.Path(l.of(j))[depth] }
 	least := int64(math.MaxInt64)
 	for _, j := range heads {
-		least = min(least, d.queueKey(&l, child(j)))
+		least = min(least, d.queueKey(l, child(j)))
 	}
-	heads = slices.DeleteFunc(heads, func(j *dumbJob) bool { return d.queueKey(&l, child(j)) > least })
+	heads = slices.DeleteFunc(heads, func(j *dumbJob) bool { return d.queueKey(l, child(j)) > least })
 	if len(heads) > 0 && d.ordersQueues() {
 		siblings := l.Children(l.Parent(child(heads[0])))
 		if slices.ContainsFunc(siblings, func(q int) bool { return !l.Leaf(q) }) {

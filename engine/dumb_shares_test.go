@@ -109,6 +109,7 @@ func (d *dumb) enters(j *dumbJob) {
 
 // resized: how much of the cluster a job asks for may be another.
 func (d *dumb) resized() {
+	d.stagesOf = nil
 	if m := d.mf; m != nil && m.capacity != d.capacity() {
 		m.capacity, m.compared = d.capacity(), -1
 	}

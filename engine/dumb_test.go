@@ -38,8 +38,11 @@ type dumb struct {
 	pairs          pairs          // what is left of a job beside another in its share
 	minSpeed       int64          // of jobs that state none
 	parts          []cluster.Partition
-	sets           map[string][]string // of nodes, that jobs name; looked up only
-	weights        map[string]int64    // of GPU models; looked up only
+	ledgers        [8]ledger
+	ledgersAsked   int
+	sets           map[string][]string     // of nodes, that jobs name; looked up only
+	stagesOf       map[whereFrom][][][]int // known since nodes or sets changed last; looked up only
+	weights        map[string]int64        // of GPU models; looked up only
 	jobs           []*dumbJob
 	turns          int
 	completed      []earlier
@@ -452,7 +455,7 @@ func (d *dumb) lose(lost func(a engine.Alloc) bool) {
 func (d *dumb) event(ev *engine.Event) {
 	switch ev.Type {
 	case engine.NodesNamed:
-		d.sets[ev.Set.Name] = ev.Set.Nodes
+		d.sets[ev.Set.Name], d.stagesOf = ev.Set.Nodes, nil
 	case engine.Submitted:
 		d.submit(ev.Spec, ev.Given)
 	case engine.Adopted:

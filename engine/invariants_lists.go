@@ -242,7 +242,7 @@ func (e *Engine) checkWork() error {
 
 // checkWhys asks for explanations of a few pending jobs: there is always one.
 func (e *Engine) checkWhys() error {
-	if e.epoch != e.seenAt || e.fresh || len(e.jobs) == 0 || e.stats.Steps%4 != 0 {
+	if e.epoch != e.seenAt || e.fresh || len(e.jobs) == 0 || e.stats.Steps%8 != 0 {
 		return nil // it is much the most expensive check
 	}
 	from := int(e.stats.Steps * 7)

@@ -13,7 +13,7 @@ import (
 // restart lets the second engine end, now and then, and go on from its
 // snapshot: what it decides must stay the same.
 func (w *randomWorld) restart() error {
-	if w.draw(-3, uint32(w.events), 0).IntN(50) > 0 {
+	if w.draw(-3, uint32(w.events), 0).IntN(100) > 0 {
 		return nil
 	}
 	text, err := json.Marshal(w.twin.Snapshot())
@@ -75,7 +75,7 @@ func (w *randomWorld) keepTwinRecords() {
 
 // checkRecords compares what was written down step by step with what is.
 func (w *randomWorld) checkRecords() error {
-	if w.draw(-4, uint32(w.events), 0).IntN(50) > 0 {
+	if w.draw(-4, uint32(w.events), 0).IntN(150) > 0 {
 		return nil // what changed unnoticed stays so
 	}
 	for i := range w.jobs {

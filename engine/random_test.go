@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // scenario with its memory of failed attempts disabled). MUSTER_SOAK is the
 // number of events per policy; MUSTER_SEED replays one scenario.
 func TestRandom(t *testing.T) {
-	want := 8_000
+	want := 2_500
 	if s := os.Getenv("MUSTER_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {

@@ -52,25 +52,31 @@ func TestFactsSurvive(t *testing.T) {
 	}
 }
 
-// fill gives every field of a struct a value, field by field.
+// fill gives every field of a struct a value.
 func fill(v reflect.Value) {
 	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.Slice:
-			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
-			if e := f.Index(0); e.Kind() == reflect.Struct {
-				fill(e)
-			} else {
-				e.SetInt(int64(i + 1))
-			}
-		case reflect.Uint8, reflect.Uint64:
-			f.SetUint(1)
-		case reflect.String:
-			f.SetString("x")
-		default:
-			f.SetInt(int64(i + 1))
-		}
+		set(v.Field(i), i+1)
+	}
+}
+
+// set gives a field a value.
+func set(v reflect.Value, n int) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Struct:
+		fill(v)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		set(v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		set(v.Index(0), n)
+	case reflect.Uint8, reflect.Uint64:
+		v.SetUint(1)
+	case reflect.String:
+		v.SetString("x")
+	default:
+		v.SetInt(int64(n))
 	}
 }

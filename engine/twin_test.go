@@ -124,7 +124,7 @@ func twinQueues(r *rand.Rand) []cluster.Queue {
 
 // twinEvents is how many events a twin goes through.
 func twinEvents(t *testing.T) int {
-	want := 1000
+	want := 600
 	if s := os.Getenv("MUSTER_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {

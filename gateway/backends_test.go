@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -86,7 +89,12 @@ func plain(t *testing.T, text string, takes time.Duration) (*httptest.Server, *a
 // serveReal serves with the limits of the program.
 func serveReal(t *testing.T, c *Config, l Limits) (*Server, string) {
 	t.Helper()
-	s := New(Options{Clock: time.Now, Limits: l})
+	return serveAt(t, c, Options{Clock: time.Now, Limits: l})
+}
+
+func serveAt(t *testing.T, c *Config, o Options) (*Server, string) {
+	t.Helper()
+	s := New(o)
 	if err := s.Update(c); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +118,9 @@ func serveReal(t *testing.T, c *Config, l Limits) (*Server, string) {
 
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -139,4 +147,70 @@ func status(t *testing.T, url string) int {
 func hashOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
+}
+
+// TestPassesOn: what HTTP has beside a head and a body comes through: informational answers, trailers, HEAD, a body
+// that is announced with Expect, and an answer before it.
+func TestPassesOn(t *testing.T) {
+	b := newHandler(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/refused" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Link", "</x>")
+		w.WriteHeader(http.StatusEarlyHints)
+		n, err := io.Copy(io.Discard, r.Body)
+		w.Header().Set("Trailer", "X-After")
+		_, _ = fmt.Fprintf(w, "%s %d %v %s", r.Method, n, err, r.Header.Get("Expect"))
+		w.Header().Set("X-After", "end")
+	})
+	_, url := serveReal(t, one(b.URL), Limits{})
+	for _, size := range []int64{10, 2 * replayedBody} {
+		hints := 0
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+				if code == http.StatusEarlyHints && h.Get("Link") == "</x>" {
+					hints++
+				}
+				return nil
+			}}), http.MethodPost, url+"/app/x", io.LimitReader(zero{}, size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Expect", "100-continue")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		want := fmt.Sprintf("POST %d <nil> ", size)
+		if string(text) != want || err != nil || hints != 1 || resp.Trailer.Get("X-After") != "end" {
+			t.Errorf("%q %v, want %q; %d hints, trailers %v", text, err, want, hints, resp.Trailer)
+		}
+		r, _ = http.NewRequest(http.MethodPost, url+"/app/refused", io.LimitReader(zero{}, size))
+		if resp, err = http.DefaultClient.Do(r); err != nil || resp.StatusCode != http.StatusForbidden {
+			t.Error(resp, err)
+		}
+		resp.Body.Close()
+	}
+	resp, err := http.Head(url + "/app/x")
+	if err != nil || resp.StatusCode != 200 || resp.Trailer != nil {
+		t.Error(resp, err)
+	}
+}
+
+// TestSecureReplica: a replica may have TLS, and then speak HTTP/2.
+func TestSecureReplica(t *testing.T) {
+	b := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Proto)
+	}))
+	b.EnableHTTP2 = true
+	b.StartTLS()
+	t.Cleanup(b.Close)
+	s, url := serveReal(t, one(b.URL), Limits{})
+	s.transport.secure.TLSClientConfig = b.Client().Transport.(*http.Transport).TLSClientConfig
+	if status, text := post(t, url+"/app/x", "x"); status != 200 || text != "HTTP/2.0" {
+		t.Error(status, text)
+	}
 }

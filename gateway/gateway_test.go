@@ -261,7 +261,7 @@ func TestForms(t *testing.T) {
 		{multi, part("ears"), 200, multi + "|" + part("ears")},
 		{multi, part("eyes"), 404, `no model \"eyes\"`},
 		{multi, "--b\r\nContent-Disposition", 400, "the body is no form"},
-		{multi, "--b--\r\n", 404, `no model \"\"`},
+		{multi, "--b--\r\n", 400, "names none; there are ears"},
 		{encoded, "language=en&model=ears", 200, encoded + "|language=en&model=ears"},
 		{encoded, "model=%zz", 400, "the body is no form"},
 		{encoded, `{"model": "ears"}`, 200, encoded + `|{"model": "ears"}`},

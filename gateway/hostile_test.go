@@ -10,7 +10,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -55,7 +54,7 @@ func noGoroutineLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(time.Minute)
 		for runtime.NumGoroutine() > before {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<20)
@@ -135,7 +134,7 @@ func TestLargeBodies(t *testing.T) {
 	noGoroutineLeft(t)
 	var n int64
 	b := newHandler(t, func(w http.ResponseWriter, r *http.Request) { n, _ = io.Copy(io.Discard, r.Body) })
-	limits := Limits{Buffered: 96 << 20} // a busy machine may take its time over 64 MiB
+	limits := Limits{Buffered: 96 << 20, Body: time.Hour}
 	s, url := serveReal(t, one(b.URL), limits)
 	zeros := func(n int64) io.Reader { return io.LimitReader(zero{}, n) }
 	send := func(path string, n int64) int {
@@ -149,31 +148,18 @@ func TestLargeBodies(t *testing.T) {
 	if got := send("/app/x", largestBody+5); got != 200 || n != largestBody+5 {
 		t.Errorf("passed on: %d, %d bytes", got, n)
 	}
-	var large sync.WaitGroup
-	codes := make([]int, 2)
-	for i := range codes {
-		large.Go(func() {
-			c := dial(t, url, fmt.Sprintf("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
-				largestBody+1+i))
-			_, _ = io.Copy(c, zeros(int64(largestBody+1+i))) // it may be refused in the middle
-			resp, err := http.ReadResponse(bufio.NewReader(c), nil)
-			if err == nil {
-				codes[i] = resp.StatusCode
-			}
-		})
-		if i == 0 {
-			large.Wait()
-		}
+	if got := send("/v1/completions", largestBody+1); got != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d for what has to be understood", got)
 	}
-	large.Wait()
-	if codes[0] != http.StatusRequestEntityTooLarge {
-		t.Errorf("%v", codes)
+	others := limits.Buffered - replayedBody
+	s.kept.Add(others)
+	if got := send("/v1/completions", replayedBody); got != http.StatusBadRequest {
+		t.Errorf("%d where memory is just enough", got)
 	}
-	s.kept.Add(60 << 20) // of others
-	if got := send("/v1/completions", 50<<20); got != http.StatusServiceUnavailable {
+	if got := send("/v1/completions", replayedBody+1); got != http.StatusServiceUnavailable {
 		t.Errorf("%d where memory is short", got)
 	}
-	s.kept.Add(-60 << 20)
+	s.kept.Add(-others)
 	until(t, "all is given back", func() bool { return s.kept.Load() == 0 })
 }
 
@@ -257,7 +243,8 @@ func TestWaitersLeave(t *testing.T) {
 	until(t, "all have left", func() bool { return served(s, "app").Left == 301 })
 }
 
-// TestBadReplicas: what a replica does wrong is an error for its client, in time, and counts against the replica.
+// TestBadReplicas: what a replica does wrong is an error for its client, at once unless the replica is silent, and
+// counts against the replica.
 func TestBadReplicas(t *testing.T) {
 	head := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 	infer := func(url string) (int, string) { return post(t, url+"/v2/models/app/infer", sample(1)) }
@@ -291,22 +278,33 @@ func TestBadReplicas(t *testing.T) {
 			"exceeded"},
 		{"a huge answer to a batch", huge, infer, 502, "more than 64 MiB"},
 		{"a huge answer", huge, path, 200, ""},
+		{"a status that is none", says("HTTP/1.1 099 No\r\nContent-Length: 0\r\n\r\n"), path, 502, "status"},
+		{"informational heads without end", func(c net.Conn) {
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+			}
+		}, path, 502, "exceeded"},
+		{"another protocol", says("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"), path,
+			502, "switch protocol"},
 		{"overloaded", says("HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno"), path, 503, "no"},
 		{"a wrong batch", says("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"), infer, 502,
 			"500 Internal Server Error: no"},
+		{"another model", says("HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"), infer, 502, "404 Not Found: no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			noGoroutineLeft(t)
 			b := newRaw(t, c.does)
 			config := one(b.url)
 			x := &config.Services[0]
-			const patient = 20_000 // milliseconds: only what hangs is to be found late
-			x.Batch, x.TakesMS, x.TimeoutMS, x.StallMS = 2, takes(2, 1), patient, patient
-			if strings.HasPrefix(c.name, "hangs") || strings.HasPrefix(c.name, "stalls") {
-				x.TimeoutMS, x.StallMS = 200, 200
+			const hour = 3_600_000 // milliseconds: a fault that is found only after its time is not found here
+			x.Batch, x.TakesMS, x.LatencyMS, x.TimeoutMS, x.StallMS = 2, takes(2, 1), hour, hour, hour
+			switch {
+			case strings.HasPrefix(c.name, "hangs"), c.name == "stalls in a batch":
+				x.TimeoutMS = 50
+			case c.name == "stalls":
+				x.StallMS = 50
 			}
 			s, url := serveReal(t, config, Limits{})
-			began := time.Now()
 			var got int
 			var text string
 			if c.status != 0 {
@@ -317,8 +315,8 @@ func TestBadReplicas(t *testing.T) {
 				}
 				resp.Body.Close()
 			}
-			if got != c.status || !strings.Contains(text, c.says) || time.Since(began) > patient*time.Millisecond/2 {
-				t.Errorf("%d %.300q after %v, want %d %s", got, text, time.Since(began), c.status, c.says)
+			if got != c.status || !strings.Contains(text, c.says) {
+				t.Errorf("%d %.300q, want %d %s", got, text, c.status, c.says)
 			}
 			until(t, "the replica is free", func() bool { return served(s, "app").Each[0].Busy == 0 })
 			u := served(s, "app")
@@ -383,4 +381,50 @@ func TestBreaker(t *testing.T) {
 		t.Error("it is given more than one request")
 	}
 	r.busy--
+}
+
+// TestCallersFault: what a caller does wrong is said to it as that, and no replica is blamed and left alone for it.
+func TestCallersFault(t *testing.T) {
+	refuses := func(status int) string {
+		return newRaw(t, func(c net.Conn) {
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 %d No\r\nContent-Length: 6\r\n\r\nreason", status)
+		}).url
+	}
+	for status, want := range map[int]int{400: 400, 413: 413, 415: 415, 422: 422, 429: 429, 503: 503, 401: 502,
+		404: 502, 500: 502} {
+		config := one(refuses(status))
+		config.Services[0].Batch, config.Services[0].TakesMS = 2, takes(2, 1)
+		s, url := serveReal(t, config, Limits{})
+		got, text := post(t, url+"/v2/models/app/infer", sample(1))
+		if got != want || !strings.Contains(text, "reason") {
+			t.Errorf("%d of a replica: %d %s, want %d", status, got, text, want)
+		}
+		u, well := served(s, "app"), want < 429
+		if (u.Answered == 1) != well || (u.Failed == 1) == well {
+			t.Errorf("%d: %+v", status, u)
+		}
+		if _, err := http.Get(url + "/app/x"); err != nil {
+			t.Error(err)
+		}
+	}
+	b, _ := plain(t, "ok", 0)
+	s, url := serveReal(t, one(b.URL), Limits{})
+	for range failuresToShut {
+		c := dial(t, url, "GET /app/x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: \xff\r\n\r\n")
+		if text, _ := rest(t, c); !strings.Contains(text, "400 Bad Request") {
+			t.Error(text)
+		}
+	}
+	if got := status(t, url+"/app/x"); got != 200 || served(s, "app").Each[0].Failed != 0 {
+		t.Errorf("%d, %+v", got, served(s, "app"))
+	}
+	for path, want := range map[string]int{"/v1/models/app": 200, "/v1/models/none": 404, "/v1/models/": 200} {
+		if got := status(t, url+path); got != want {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+	got, text := post(t, url+"/v1/completions", `{"prompt":"x"}`)
+	if got != 400 || !strings.Contains(text, "names none") {
+		t.Error(got, text)
+	}
 }

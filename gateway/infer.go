@@ -230,6 +230,15 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%d %s: %.200s", e.code, http.StatusText(e.code), e.text)
 }
 
+// callersFault reports whether a replica has refused a request because of what is in it. Other answers such as 401 and
+// 404 mean that it is not the replica that the gateway takes it for.
+func callersFault(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && (status.code == http.StatusBadRequest ||
+		status.code == http.StatusRequestEntityTooLarge || status.code == http.StatusUnsupportedMediaType ||
+		status.code == http.StatusUnprocessableEntity)
+}
+
 // post sends a batch to a replica and divides the answer.
 func (p *pool) post(r *replica, list []*call) ([][]byte, error) {
 	batch := make([]*infer, len(list))

@@ -47,7 +47,7 @@ func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priori
 	}
 	if err != nil {
 		a.replica = g.to.spec.ID
-		p.failed(a, r, err, bulk)
+		p.failed(a, r, err, s.clock().Sub(began), bulk)
 		return nil, false
 	}
 	delete(fields, movedKey)
@@ -62,7 +62,7 @@ func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priori
 }
 
 // failed says why a prompt was not computed, unless the client has left.
-func (p *pool) failed(a *answer, r *http.Request, err error, bulk bool) {
+func (p *pool) failed(a *answer, r *http.Request, err error, took time.Duration, bulk bool) {
 	var status *statusError
 	switch {
 	case r.Context().Err() != nil:
@@ -79,7 +79,7 @@ func (p *pool) failed(a *answer, r *http.Request, err error, bulk bool) {
 	default:
 		a.fail(http.StatusBadGateway, err.Error())
 	}
-	p.answered(0, false, bulk)
+	p.answered(took, status != nil && status.code/100 == 4, bulk)
 }
 
 // promptOnly is a request for the first token alone, in one piece.

@@ -107,7 +107,7 @@ func TestPhases(t *testing.T) {
 		t.Error(status, text)
 	}
 	first, then := served(s, "chat:prompts"), served(s, "chat")
-	if first.Arrived != 5 || first.Answered != 3 || first.Failed != 2 || then.Arrived != 3 || then.Answered != 3 ||
+	if first.Arrived != 5 || first.Answered != 4 || first.Failed != 1 || then.Arrived != 3 || then.Answered != 3 ||
 		then.Prompts != 9 || then.Outputs != 15 || p.computed.Load() != 3 {
 		t.Errorf("prompts %+v, answers %+v", first.Tally, then.Tally)
 	}

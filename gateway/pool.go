@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"reflect"
 	"slices"
@@ -438,7 +439,7 @@ func (p *pool) compute(r *replica, list []*call, again bool) {
 	parts, err := p.post(r, list)
 	took := p.server.clock().Sub(began)
 	var status *statusError
-	if errors.As(err, &status) && status.code/100 == 4 && len(list) > 1 { // at least one is wrong, but which?
+	if callersFault(err) && len(list) > 1 { // at least one is wrong, but which?
 		for _, c := range list {
 			one, err := p.post(r, []*call{c})
 			if err != nil {
@@ -456,7 +457,9 @@ func (p *pool) compute(r *replica, list []*call, again bool) {
 		r.rule.Done(len(list), took)
 		p.countBatch(r, samples, took, list[0].bulk)
 	}
-	p.finish(r, result{took: took, bulk: list[0].bulk, failed: err != nil && (status == nil || status.code/100 == 5)})
+	overloaded := errors.As(err, &status) && status.code == http.StatusTooManyRequests
+	failed := err != nil && !callersFault(err) && !overloaded
+	p.finish(r, result{took: took, bulk: list[0].bulk, failed: failed})
 	if err != nil && !again && errors.Is(err, errDied) && p.hasOther(r) {
 		p.retryBatch(r, list)
 		return

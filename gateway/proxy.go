@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/muster-gpu/muster/gateway/http1"
 	"github.com/muster-gpu/muster/serving/tally"
 )
 
@@ -82,6 +84,9 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 			p.SetXForwarded()
 		},
 		ModifyResponse: func(r *http.Response) error {
+			if r.StatusCode < http.StatusContinue {
+				return fmt.Errorf("%d is no status", r.StatusCode)
+			}
 			x := attemptOf(r.Request)
 			x.answers(r, clock().Sub(x.began))
 			return nil
@@ -90,6 +95,33 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 			attemptOf(r).fails(w.(*answer), r, err)
 		},
 	}
+}
+
+// transport sends requests to replicas: plain ones by a client that does not change goroutines; what needs TLS, and
+// may be HTTP/2, by net/http's.
+type transport struct {
+	plain  *http1.Client
+	secure *http.Transport
+}
+
+func newTransport(clock func() time.Time) *transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = nil, 0, 1024, true
+	t.MaxResponseHeaderBytes = 256 << 10
+	return &transport{http1.New(clock), t}
+}
+
+// RoundTrip sends a request.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme == "https" {
+		return t.secure.RoundTrip(r)
+	}
+	return t.plain.RoundTrip(r)
+}
+
+func (t *transport) CloseIdleConnections() {
+	t.plain.CloseIdleConnections()
+	t.secure.CloseIdleConnections()
 }
 
 func attemptOf(r *http.Request) *attempt { return r.Context().Value(attemptKey{}).(*attempt) }
@@ -266,6 +298,10 @@ func (s *Server) try(a *answer, r *http.Request, p *pool, to *replica, came time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.bulk.running, x)
+		if x.complete && x.stream == nil && x.status/100 == 2 && p.spec.Batch == 1 &&
+			(f.inference && !f.language || p.spec.Path != "") {
+			p.countBatch(to, 1, to.each(x.began, now), f.bulk)
+		}
 		p.finish(to, result{took: now.Sub(x.began), bulk: f.bulk, first: x.first, overload: overload, left: left &&
 			!slow || yielded,
 			failed: slow || !left && x.err != nil || x.status == http.StatusBadGateway ||
@@ -317,6 +353,7 @@ func (s *Server) proxy(a *answer, r *http.Request, p *pool, f forward) {
 	case whole:
 		setBody(r, body)
 	case ok:
+		r.Header.Del("Expect") // the client has been told to continue
 		r.Body = &passedBody{io.MultiReader(bytes.NewReader(body), paced), paced}
 	}
 	s.proxyWhole(a, r, p, f)
@@ -338,6 +375,10 @@ func setBody(r *http.Request, body []byte) {
 func (s *Server) proxyWhole(a *answer, r *http.Request, p *pool, f forward) {
 	need, bulk, ok := bulkOf(a, r)
 	if !ok {
+		return
+	}
+	if strings.ContainsFunc(r.Header.Get("Upgrade"), func(c rune) bool { return c < ' ' || c > '~' }) {
+		a.fail(http.StatusBadRequest, "Upgrade: the name of a protocol is printable")
 		return
 	}
 	r.Header.Del(BulkHeader)

@@ -113,6 +113,15 @@ func (p *pool) take(r *replica, now time.Time) {
 	r.busy++
 }
 
+// each is how long a replica took for one request of those that it has at once, which began at an instant and is
+// answered now: what came before the answer to another was that one's time.
+func (r *replica) each(began, now time.Time) time.Duration {
+	if r.last.After(began) {
+		began = r.last
+	}
+	return now.Sub(began)
+}
+
 // result is what an answer of a replica says of it.
 type result struct {
 	took     time.Duration

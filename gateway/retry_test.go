@@ -170,10 +170,10 @@ func TestWrongOfBatch(t *testing.T) {
 		wg.Go(func() {
 			v, want := i, 200
 			if i == 5 {
-				v, want = 13, 502
+				v, want = 13, 422
 			}
 			status, body := post(t, url+"/v2/models/add/infer", sample(v))
-			if status != want || want == 502 && !strings.Contains(body, "unlucky") {
+			if status != want || want == 422 && !strings.Contains(body, "unlucky") {
 				t.Errorf("%d: %d %s", v, status, body)
 			}
 		})

@@ -26,7 +26,7 @@ type Server struct {
 	log       *slog.Logger
 	access    *AccessLog
 	limits    Limits
-	transport *http.Transport
+	transport *transport
 	reverse   *httputil.ReverseProxy
 	metrics   *metrics
 	wake      alarm
@@ -77,9 +77,7 @@ func (l Limits) orDefaults() Limits {
 
 // New makes a gateway that serves nothing yet.
 func New(o Options) *Server {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy, t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = nil, 0, 1024, true
-	t.MaxResponseHeaderBytes = 256 << 10
+	t := newTransport(o.Clock)
 	s := &Server{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), access: o.Access, transport: t,
 		reverse: newProxy(t, o.Clock), began: o.Clock(), limits: o.Limits.orDefaults()}
 	s.reverse.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
@@ -348,8 +346,7 @@ func (s *Server) infer(a *answer, r *http.Request, p *pool, priority int) {
 		return
 	}
 	if most := p.largest(); x.n > most {
-		a.fail(http.StatusRequestEntityTooLarge,
-			fmt.Sprintf("%d samples; this model takes up to %d at once", x.n, most))
+		a.tooMany(x.n, most)
 		return
 	}
 	need, bulk, ok := bulkOf(a, r)
@@ -363,7 +360,7 @@ func (s *Server) infer(a *answer, r *http.Request, p *pool, priority int) {
 	}
 	if g.err != nil {
 		if errors.Is(g.err, errReplica) || errors.Is(g.err, errSlow) {
-			p.answered(0, false, bulk)
+			p.answered(s.clock().Sub(began), callersFault(g.err), bulk)
 		}
 		a.refuse(p, g)
 		return
@@ -373,16 +370,30 @@ func (s *Server) infer(a *answer, r *http.Request, p *pool, priority int) {
 	_, _ = a.Write(g.answer) // the client may be gone
 }
 
+func (a *answer) tooMany(samples, most int) {
+	text := fmt.Sprintf("%d samples; this model takes up to %d at once", samples, most)
+	a.fail(http.StatusRequestEntityTooLarge, text)
+}
+
 // openAI answers OpenAI's interface: the model that the body names is the service.
 func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 	k, ok := s.caller(a, r, st)
 	if !ok {
 		return
 	}
-	if path == "models" && r.Method == http.MethodGet {
+	if path, one, _ := strings.Cut(path, "/"); path == "models" && r.Method == http.MethodGet {
 		list := []map[string]any{}
 		for _, n := range st.visible(k) {
-			list = append(list, map[string]any{"id": n, "object": "model", "owned_by": "muster"})
+			model := map[string]any{"id": n, "object": "model", "owned_by": "muster"}
+			if n == one {
+				a.writeJSON(model)
+				return
+			}
+			list = append(list, model)
+		}
+		if one != "" {
+			s.noModel(a, st, k, one)
+			return
 		}
 		a.writeJSON(map[string]any{"object": "list", "data": list})
 		return
@@ -393,6 +404,9 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 	}
 	defer s.release(len(body))
 	model, err := modelOf(r.Header.Get("Content-Type"), body)
+	if err == nil && model == "" {
+		err = fmt.Errorf("model: the body names none; there are %s", strings.Join(st.visible(k), ", "))
+	}
 	if err != nil {
 		a.fail(http.StatusBadRequest, err.Error())
 		return
@@ -418,11 +432,18 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 // refuse says why a request was not answered, and when to try again.
 func (a *answer) refuse(p *pool, g grant) {
 	status := http.StatusServiceUnavailable
+	var said *statusError
 	switch {
 	case errors.Is(g.err, errLeft):
 		return // no client is left to answer
 	case errors.Is(g.err, errFull) || errors.Is(g.err, errLate):
 		status = http.StatusTooManyRequests
+	case callersFault(g.err):
+		errors.As(g.err, &said)
+		a.fail(said.code, said.Error())
+		return
+	case errors.As(g.err, &said) && (said.code == status || said.code == http.StatusTooManyRequests):
+		status = said.code // it has too much to do
 	case errors.Is(g.err, errReplica):
 		a.fail(http.StatusBadGateway, g.err.Error())
 		return

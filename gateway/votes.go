@@ -24,8 +24,8 @@ type Voter struct {
 // votesHeader says in an answer how many variants voted.
 const votesHeader = "X-Muster-Votes"
 
-// vote answers an inference request by the vote of several variants. It is answered when the last of them has, and a
-// variant that does not answer in time has no vote.
+// vote answers an inference request by the vote of several variants. It is answered when the last of them has. A
+// variant that does not answer in time, or that takes fewer samples at once, has no vote.
 func (s *Server) vote(a *answer, r *http.Request, st *state, p *pool, priority int) {
 	body, ok := s.readBody(a, r)
 	if !ok {
@@ -44,6 +44,18 @@ func (s *Server) vote(a *answer, r *http.Request, st *state, p *pool, priority i
 	began := s.clock()
 	p.mu.Lock()
 	list := slices.Clone(p.spec.Voters)
+	p.mu.Unlock()
+	most := 0
+	list = slices.DeleteFunc(list, func(v Voter) bool {
+		takes := st.pools[v.Name].largest()
+		most = max(most, takes)
+		return takes < x.n
+	})
+	if len(list) == 0 {
+		a.tooMany(x.n, most)
+		return
+	}
+	p.mu.Lock()
 	if !bulk {
 		p.count.Arrived++
 	}
@@ -69,7 +81,7 @@ func (p *pool) countVote(took time.Duration, err error, bulk bool) {
 	defer p.mu.Unlock()
 	switch {
 	case err == nil || bulk:
-		p.countAnswer(took, err == nil, bulk)
+		p.countAnswer(took, err == nil || callersFault(err), bulk)
 	case errors.Is(err, errLeft):
 		p.count.left++
 	case errors.Is(err, errLate):
@@ -79,7 +91,7 @@ func (p *pool) countVote(took time.Duration, err error, bulk bool) {
 	case errors.Is(err, errNone) || errors.Is(err, errGone):
 		p.refused(reasonNone)
 	default:
-		p.countAnswer(took, false, false)
+		p.countAnswer(took, callersFault(err), false)
 	}
 }
 
@@ -100,12 +112,8 @@ func (s *Server) askAll(ctx context.Context, st *state, list []Voter, like *call
 	var all sync.WaitGroup
 	for _, v := range ready {
 		all.Go(func() {
-			q, c, g := st.pools[v.Name], *like, grant{}
-			if c.infer.n > q.largest() {
-				g.err = fmt.Errorf("%w: %d samples; it takes up to %d at once", errReplica, c.infer.n, q.largest())
-			} else {
-				g = q.wait(ctx, &c)
-			}
+			c := *like
+			g := st.pools[v.Name].wait(ctx, &c)
 			mu.Lock()
 			defer mu.Unlock()
 			if g.err == nil {

@@ -44,7 +44,17 @@ func TestVotes(t *testing.T) {
 		c.Services = append(c.Services, Service{Name: v.Name, Inner: true, Model: "vision", LatencyMS: 2000, Batch: 4,
 			TakesMS: []float64{1, 1, 1, 1}, Replicas: []Replica{{ID: fmt.Sprint(i), URL: h.URL}}})
 	}
+	c.Services[1].Batch = 2 // the others take more
 	s, h := serve(t, c)
+	if status, text := post(t, h.URL+"/v2/models/vision/infer",
+		`{"inputs":[{"name":"x","shape":[5,1],"datatype":"FP64","data":[1,2,3,4,5]}]}`); status != 413 ||
+		!strings.Contains(text, "5 samples; this model takes up to 4 at once") {
+		t.Errorf("%d %s", status, text)
+	}
+	c.Services[1].Batch = 4
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
 	ask := func() (status int, votes, text string) {
 		t.Helper()
 		resp, err := http.Post(h.URL+"/v2/models/vision/infer", "application/json",

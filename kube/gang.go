@@ -81,6 +81,7 @@ type gang struct {
 	parting parting  // while it stops: to which gang it leaves what it received
 	// askedBack is when others were first told to make room for it, a replica of a service that lends; zero: none was.
 	askedBack time.Time
+	hasBack   bool    // it has its place: what its pod says of an earlier wait is over
 	legacy    *legacy // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string

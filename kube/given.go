@@ -108,17 +108,22 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 }
 
-// carry writes to a pod what its gang inherited, so that the scheduler's successor knows it.
-// By the status, as it is how a scheduler is permitted to write to pods that wait.
+// carry writes to a pod what its gang inherited.
 func (d *Driver) carry(g *gang, obj *v1.Pod) {
+	d.noteFor(obj, AnnotationBefore, g.legacy.Text())
+}
+
+// noteFor writes to a pod that waits what the scheduler's successor is to know.
+// By the status, as it is how a scheduler is permitted to write to pods that wait.
+func (d *Driver) noteFor(obj *v1.Pod, annotation, text string) {
 	notes := map[string]string{}
-	d.opt.Seal.Write(notes, obj.UID, AnnotationBefore, g.legacy.Text())
+	d.opt.Seal.Write(notes, obj.UID, annotation, text)
 	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 	d.do(func(ctx context.Context) {
 		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
 			metav1.PatchOptions{}, "status"); err != nil {
-			d.opt.Log.Debug("what a gang received before cannot be written to its pod", "pod",
-				obj.Namespace+"/"+obj.Name, "error", err)
+			d.opt.Log.Debug("what the next scheduler should know cannot be written to a pod that waits", "pod",
+				obj.Namespace+"/"+obj.Name, "annotation", annotation, "error", err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // Lenders knows the services that lend what they do not use, and within which time they have it back.
@@ -27,20 +28,38 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 	if d.opt.Lenders == nil || replica == nil || len(replica.pods) == 0 {
 		return a.Grace
 	}
-	within := d.opt.Lenders.Within(replica.sorted()[0].obj)
+	pod := replica.sorted()[0].obj
+	within := d.opt.Lenders.Within(pod)
 	if within == 0 {
 		return a.Grace
 	}
-	if replica.askedBack.IsZero() {
+	if d.askedSince(replica, pod).IsZero() {
 		replica.askedBack = d.opt.Now()
+		d.noteFor(pod, terms.AnnotationAsked, replica.askedBack.Format(time.RFC3339Nano))
 	}
 	return min(a.Grace, max(within-returnMargin, time.Second))
 }
 
-// hasBack notes that a gang has its place.
-func (d *Driver) hasBack(g *gang) {
-	if !g.askedBack.IsZero() && len(g.pods) > 0 {
-		d.opt.Lenders.Returned(g.sorted()[0].obj, d.opt.Now().Sub(g.askedBack))
+// askedSince is when others were first told to make room for a gang that waits, perhaps by a scheduler before this
+// one; zero: none was.
+func (d *Driver) askedSince(g *gang, first *v1.Pod) time.Time {
+	if g.askedBack.IsZero() && !g.hasBack && d.opt.Seal.Holds(first, terms.AnnotationAsked) {
+		at, err := time.Parse(time.RFC3339Nano, first.Annotations[terms.AnnotationAsked])
+		if now := d.opt.Now(); err == nil && at.Before(now) {
+			g.askedBack = at
+		}
 	}
-	g.askedBack = time.Time{}
+	return g.askedBack
+}
+
+// returned notes that a gang has its place.
+func (d *Driver) returned(g *gang) {
+	if d.opt.Lenders == nil || len(g.pods) == 0 {
+		return
+	}
+	first := g.sorted()[0].obj
+	if since := d.askedSince(g, first); !since.IsZero() {
+		d.opt.Lenders.Returned(first, d.opt.Now().Sub(since))
+	}
+	g.askedBack, g.hasBack = time.Time{}, true
 }

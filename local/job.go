@@ -43,11 +43,11 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 				info.StdOut, info.StdErr = m.outputs(&j.Job, 0)
 			}
 			info.Devices = m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
-			m.back(j, b.Now)
+			m.loans.Back(&j.Job, b.Now)
 		case engine.Resize:
 			held := m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
 			if len(held) < len(info.Devices) {
-				m.askBack(j, m.reclaimer(), engine.Checkpoint, m.grace(j), b.Now)
+				m.loans.Ask(&j.Job, m.reclaimer(), engine.Checkpoint, m.grace(j), m.killWait(), b.Now)
 			}
 			info.Devices = held
 		case engine.Preempt:
@@ -60,7 +60,12 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 			} else if a.Reason == engine.Preempted {
 				info.Text = "preempted by the policy"
 			}
-			info.StopUntil = time.Unix(0, int64(b.Now)).Add(m.askBack(j, m.jobs[a.For], a.How, a.Grace, b.Now))
+			var successor *record.Job
+			if o := m.jobs[a.For]; o != nil {
+				successor = &o.Job
+			}
+			within := m.loans.Ask(&j.Job, successor, a.How, a.Grace, m.killWait(), b.Now)
+			info.StopUntil = time.Unix(0, int64(b.Now)).Add(within)
 		case engine.Reject:
 			info.Text = a.Text
 		}
@@ -96,6 +101,7 @@ func (m *Machine) jobStored(id cluster.JobID) {
 		return
 	}
 	m.known.Quotes.Gone(j.ID)
+	m.loans.Forget(j.ID)
 	if j.Info.Record.Reason == engine.Completed {
 		m.known.Runs.Add(j.stated(), j.Info.Record.Ran)
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/muster-gpu/muster/local/gpu"
 	"github.com/muster-gpu/muster/local/observe"
 	"github.com/muster-gpu/muster/local/record"
+	"github.com/muster-gpu/muster/local/replicas"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/local/segment"
@@ -121,7 +122,7 @@ type Machine struct {
 	series      observe.Series
 	lines       lines
 	outlook     foresight.Outlook
-	lent        map[int]string // by job: which service lends it what it holds, in words
+	loans       replicas.Loans // of services to jobs
 	tests       sync.Mutex     // one question what would become of a submission at a time
 	runners     sync.WaitGroup
 	stopped     context.CancelFunc
@@ -156,13 +157,11 @@ type job struct {
 	lastQuote       time.Time     // expected start that was reported last
 	lastForecast    forward.Asked // when it was explained last
 	run             *runner
-	then            []run.Order   // for the runner, when the step is stored
-	throttled       cluster.Time  // when it last had to stand still
-	noWay           string        // why it cannot have what it asked for, as GPUs are shared now; "": it can
-	duty            int           // as a guest: thousandths of the time that it runs; 0: it was never held back
-	window          share.Window  // as one with guests
-	hurry           time.Duration // within which it makes room; 0: within the grace of its tier
-	loan            *show.Loan    // GPUs that a replica waits for and that others had meanwhile
+	then            []run.Order  // for the runner, when the step is stored
+	throttled       cluster.Time // when it last had to stand still
+	noWay           string       // why it cannot have what it asked for, as GPUs are shared now; "": it can
+	duty            int          // as a guest: thousandths of the time that it runs; 0: it was never held back
+	window          share.Window // as one with guests
 }
 
 // Open opens the state, restores the engine and finds the tasks that run.

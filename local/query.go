@@ -187,7 +187,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 			j.firstPrediction = cluster.Time(at.UnixNano())
 		}
 	}
-	if text := m.lent[int(j.ID)]; text != "" && j.Info.Record.State == engine.Running {
+	if text := m.loans.Text(int(j.ID)); text != "" && j.Info.Record.State == engine.Running {
 		w.Text = strings.TrimPrefix(w.Text+"; "+text, "; ")
 	}
 	if text := w.Job.SavesNothing; text != "" && j.Info.Record.State >= engine.Starting {

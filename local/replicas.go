@@ -3,41 +3,90 @@
 package local
 
 import (
+	"time"
+
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/local/record"
+	"github.com/muster-gpu/muster/local/replicas"
 	"github.com/muster-gpu/muster/show"
 )
 
-// Slowed says what is left of a replica's speed beside the jobs on its GPUs, as it was measured. The engine learns from
-// it which models should not meet.
+// LeastReturn is the shortest time within which jobs can be sure to have left.
+func (m *Machine) LeastReturn() time.Duration { return replicas.LeastReturn(m.killWait()) }
+
+// reclaimer is the oldest replica that waits, of a service that says within which time it has GPUs back; nil: none.
+func (m *Machine) reclaimer() (first *record.Job) {
+	for _, j := range m.jobs {
+		if r := j.Sub.Replica; r != nil && r.Within > 0 && m.eng.Record(j.ID).State <= engine.Placed &&
+			(first == nil || j.ID < first.ID) {
+			first = &j.Job
+		}
+	}
+	return first
+}
+
+// Lent lists the running jobs that would make room, all or part of what they hold, if a number of jobs of a submission
+// came now, in the order in which they would be asked. Nothing is changed: a second engine is asked.
+func (m *Machine) Lent(u User, s *ask.Submission, n int) ([]int, error) {
+	spec, err := m.jobOf(s, &u)
+	if err != nil {
+		return nil, err
+	}
+	q, err := m.question(s, &spec)
+	if err != nil {
+		return nil, err
+	}
+	q.snap.Next += cluster.JobID(n - 1)
+	m.tests.Lock()
+	defer m.tests.Unlock()
+	e, err := m.restored(&q.rules, &q.snap)
+	if err != nil {
+		return nil, err
+	}
+	return replicas.MakeRoom(e, spec, n, q.now), nil
+}
+
+// Loans are what services lend to jobs.
+func (m *Machine) Loans() *replicas.Loans { return &m.loans }
+
+// Slowed says what is left of a replica's speed beside the jobs on its GPUs, as it was measured.
 func (m *Machine) Slowed(id int, part float64) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	j := m.jobs[cluster.JobID(id)]
-	if j == nil || j.Sub.Replica == nil || !j.Spec.Shares() || len(m.eng.Company(j.ID)) == 0 {
+	if j == nil {
 		return
 	}
-	rate := int64(part * perf.Million)
-	far := func(a, b int64) bool { return max(a-b, b-a) >= perf.Million/50 }
-	believed := max(rate, perf.Million/2) // as far as that goes by reports
-	if far(m.eng.Record(j.ID).Rate, rate) || far(m.believed(j), believed) {
-		m.event(engine.Event{Type: engine.Progress, Job: j.ID, Rate: rate})
+	model := func(id cluster.JobID) string {
+		if o := m.jobs[id]; o != nil {
+			return o.Spec.Model
+		}
+		return ""
+	}
+	if ev, news := replicas.Slowed(m.eng, &j.Job, part, model); news {
+		m.event(ev)
 	}
 }
 
-// believed is what the engine believes to be left of a job's speed beside the one other on its GPUs, in ppm; nothing is
-// lost beside several, which say nothing of one.
-func (m *Machine) believed(j *job) int64 {
-	among := m.eng.Company(j.ID)
-	if len(among) == 1 {
-		for _, p := range m.eng.Measured() {
-			if o := m.jobs[among[0]]; o != nil && p.Model == j.Spec.Model && p.Beside == o.Spec.Model {
-				return p.Speed
+// Beside lists by replica the models of the jobs that compute in shares of its GPUs and are no replicas; "": one states
+// none.
+func (m *Machine) Beside() map[int][]string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	models := map[int][]string{}
+	for id, j := range m.jobs {
+		if j.Sub.Replica == nil || !j.Stored() {
+			continue
+		}
+		for _, other := range m.eng.Company(id) {
+			if o := m.jobs[other]; o != nil && o.Sub.Replica == nil {
+				models[int(id)] = append(models[int(id)], o.Spec.Model)
 			}
 		}
 	}
-	return perf.Million
+	return models
 }
 
 // Replicas lists the jobs that are replicas of services and are not over.

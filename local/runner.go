@@ -75,11 +75,11 @@ func (m *Machine) act(a *engine.Action) {
 		go r.launch(tasks)
 	case engine.Preempt:
 		if j.run != nil {
-			j.run.Stop(run.Order{How: a.How, Grace: j.hasten(a.Grace)})
+			j.run.Stop(run.Order{How: a.How, Grace: m.loans.Grace(j.ID, a.Grace)})
 		}
 	case engine.Resize:
 		if j.run != nil {
-			j.run.Stop(run.Order{Resize: slices.Clone(a.Allocs), Grace: j.hasten(m.grace(j))})
+			j.run.Stop(run.Order{Resize: slices.Clone(a.Allocs), Grace: m.loans.Grace(j.ID, m.grace(j))})
 		}
 	case engine.Treat:
 		m.treatmentChanged(j)

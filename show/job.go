@@ -135,7 +135,7 @@ type Idle struct {
 type Loan struct {
 	Jobs   []int         `json:"jobs" doc:"That were asked to make room"`
 	Asked  time.Time     `json:"asked"`
-	Back   time.Time     `json:"back"`
+	Back   time.Time     `json:"back,omitzero" doc:"Left out: it waits for it"`
 	Within time.Duration `json:"within_ns" doc:"What was promised of the time between"`
 }
 

@@ -46,13 +46,15 @@ type Served struct {
 	Warm     int     // starts that found the weights in the node's memory
 	Stopped  int     // because fewer were needed
 	Evicted  int     // preempted, or lost with a node
+	Canary   *Served // of these what its canary did; nil: it has none
+
+	answers int // replicas now
 }
 
 // serviceState is a service in the world.
 type serviceState struct {
 	replicas       []cluster.JobID // not gone, the oldest first
 	all            []cluster.JobID
-	ready          int          // of them that answer
 	waits          cluster.Time // since when one waits for devices; cluster.Never: none does
 	prompt, output float64      // tokens in the mean, as last seen
 }
@@ -99,8 +101,20 @@ func (s *Serving) begin(spec *cluster.Spec) error {
 	s.states, s.Served = make([]serviceState, len(s.Services)), make([]Served, len(s.Services))
 	for k := range s.states {
 		s.states[k].waits = cluster.Never
+		if s.Services[k].Canary > 0 {
+			s.Served[k].Canary = &Served{}
+		}
 	}
 	return err
+}
+
+// count changes what is counted of a service for one of its replicas, and of its canary if the replica is one.
+func (s *Serving) count(r *replicaRun, change func(t *Served)) {
+	t := &s.Served[r.service]
+	change(t)
+	if t.Canary != nil && r.Variant == len(s.Services[r.service].Variants)-1 {
+		change(t.Canary)
+	}
 }
 
 // serveAt is when services are looked at next; Never: not again.
@@ -264,7 +278,7 @@ func (w *World) addReplica(k int, kind scale.Kind) engine.Event {
 	w.book.grow()
 	s.states[k].replicas = append(s.states[k].replicas, id)
 	s.states[k].all = append(s.states[k].all, id)
-	s.Served[k].Started++
+	s.count(w.jobs[id].replica, func(t *Served) { t.Started++ })
 	return w.arrive(&w.jobs[id])
 }
 
@@ -272,7 +286,7 @@ func (w *World) addReplica(k int, kind scale.Kind) engine.Event {
 func (w *World) drainReplica(id cluster.JobID) {
 	s, r := w.opt.Serving, w.jobs[id].replica
 	r.leaving = true
-	s.Served[r.service].Stopped++
+	s.count(r, func(t *Served) { t.Stopped++ })
 	if r.number >= 0 {
 		s.fleet.Drain(r.number)
 	}
@@ -302,7 +316,7 @@ func (w *World) startup(r *replicaRun, node int) time.Duration {
 	if !s.kept.use(node, weights{r.service, r.Variant, v.Weights()}, w.spec.Nodes[node].RAM/residentPart) {
 		return v.Startup
 	}
-	s.Served[r.service].Warm++
+	s.count(r, func(t *Served) { t.Warm++ })
 	return v.Warm
 }
 
@@ -319,9 +333,10 @@ func (w *World) replicaAnswers(j *jobRun, starts uint32) {
 		return
 	}
 	r.number = n
-	st := &s.states[r.service]
-	st.ready++
-	s.Served[r.service].Peak = max(s.Served[r.service].Peak, st.ready)
+	s.count(r, func(t *Served) {
+		t.answers++
+		t.Peak = max(t.Peak, t.answers)
+	})
 }
 
 // replicaLeaves lets a replica that has to stop finish what it computes, as far as its grace allows; it returns
@@ -344,11 +359,11 @@ func (w *World) replicaGoes(j *jobRun, reason engine.StopReason) {
 	}
 	s := w.opt.Serving
 	if reason == engine.Preempted || reason == engine.NodeLost {
-		s.Served[r.service].Evicted++
+		s.count(r, func(t *Served) { t.Evicted++ })
 	}
 	if r.number >= 0 {
 		s.fleet.Remove(r.number)
-		s.states[r.service].ready--
+		s.count(r, func(t *Served) { t.answers-- })
 		r.number = -1
 	}
 	r.starts++
@@ -375,11 +390,15 @@ func (s *Serving) conclude(w *World) {
 	for k := range s.states {
 		t := &s.Served[k]
 		t.Tally, t.Accuracy = *s.fleet.Total(k), s.fleet.Accuracy(k)
+		if of, accuracy := s.fleet.Canary(k); of != nil {
+			t.Canary.Tally, t.Canary.Accuracy = *of, accuracy
+		}
 		for _, id := range s.states[k].all {
-			rec := &w.book.Records[id]
-			t.GPUHours += float64(rec.Held) / float64(cluster.Whole) / 3.6e6
-			r := w.jobs[id].replica
-			t.Cost += rec.Ran.Hours() * s.Services[k].Variants[r.Variant].PerHourOf(r.Share)
+			rec, r := &w.book.Records[id], w.jobs[id].replica
+			s.count(r, func(t *Served) {
+				t.GPUHours += float64(rec.Held) / float64(cluster.Whole) / 3.6e6
+				t.Cost += rec.Ran.Hours() * s.Services[k].Variants[r.Variant].PerHourOf(r.Share)
+			})
 		}
 	}
 }

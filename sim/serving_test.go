@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -257,5 +258,31 @@ func TestNeighbours(t *testing.T) {
 	q := func(sv *Serving, part float64) time.Duration { return sv.Served[0].Latency.Quantile(part) }
 	if a := q(alone, 0.9); q(got, 0.3) > a*65/64 || q(got, 0.75) < 39*a/10 || q(got, 0.75) > 42*a/10 {
 		t.Errorf("alone %v; beside the other for half of the time %v and %v", a, q(got, 0.3), q(got, 0.75))
+	}
+}
+
+// TestServingCanary: the last variant answers its part of the requests, with the replicas that this takes, and what
+// became of them is told apart.
+func TestServingCanary(t *testing.T) {
+	s := vision(2, 4)
+	slow := s.Variants[0]
+	slow.Name, slow.Profile = "new", nil
+	for _, p := range s.Variants[0].Profile {
+		slow.Profile = append(slow.Profile, service.Point{Share: p.Share, Batch: p.Batch, Latency: 2 * p.Latency})
+	}
+	s.Variants, s.Canary = append(s.Variants, slow), 0.1
+	sv, _ := serve(t, s, "static:replicas=2", &requests.Arrivals{Rate: 500, CV: 0, For: 20 * time.Minute}, nil)
+	all, canary := &sv.Served[0], sv.Served[0].Canary
+	if part := float64(canary.Arrived) / float64(all.Arrived-int64(500*s.Variants[0].Startup.Seconds())); math.Abs(
+		part-0.1) > 1e-3 || canary.Started != 1 || all.Started != 3 {
+		t.Errorf("the canary had %.4f of the requests, and %d of %d replicas", part, canary.Started, all.Started)
+	}
+	if all.Failed > 0 || all.Dropped > 1000 || canary.Answered != canary.Arrived || canary.InTime < canary.Answered {
+		t.Errorf("%d dropped, %d failed; the canary answered %d of %d, %d in time", all.Dropped, all.Failed,
+			canary.Answered, canary.Arrived, canary.InTime)
+	}
+	if one, both := canary.Latency.Quantile(0.01), all.Latency.Quantile(0.01); one < 3*both/2 ||
+		canary.GPUHours > 0.34*all.GPUHours {
+		t.Errorf("%v, all %v; %g of %g GPU-hours", one, both, canary.GPUHours, all.GPUHours)
 	}
 }

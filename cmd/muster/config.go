@@ -106,7 +106,8 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 		to          *string
 	}{{"state", f.state, &conf.State}, {"socket", f.socket, &conf.Socket}, {"gpus", f.gpus, &conf.GPUs},
 		{"policy", f.policy, &conf.Policy},
-		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill}, {"traffic", f.traffic, &conf.Traffic},
+		{"place", f.placer, &conf.Placer}, {"backfill", f.backfill, &conf.Backfill},
+		{"traffic", f.traffic, &conf.Traffic},
 		{"listen", f.tcp.listen, &conf.Listen}} {
 		if given(v.flag) || *v.to == "" {
 			*v.to = v.value

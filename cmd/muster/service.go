@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/service"
 )
 
 func newService() *cobra.Command {
@@ -229,7 +230,8 @@ func newServiceWhy() *cobra.Command {
 }
 
 func newServiceProfile() *cobra.Command {
-	return &cobra.Command{
+	whole := false
+	c := &cobra.Command{
 		Use: "profile SERVICE", Short: "Print how long a service's batches took, as its file has it (profile)",
 		Long: "Prints how long the batches of a service's variants took in the mean, neighbours on their GPUs included. In the\n" +
 			"service's file it can stand for profile, which the simulator needs, and which a service may leave to be\n" +
@@ -238,6 +240,14 @@ func newServiceProfile() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := client.Connect().Service(c.Context(), args[0])
 			if err != nil {
+				return err
+			}
+			if whole {
+				text, err := profiledFile(&s)
+				if err != nil {
+					return err
+				}
+				_, err = fmt.Fprint(c.OutOrStdout(), text)
 				return err
 			}
 			for i := range s.Variants {
@@ -258,6 +268,20 @@ func newServiceProfile() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&whole, "file", false, "print the service's file, with what was measured instead of profile: measure")
+	return c
+}
+
+// profiledFile is a service's file with what was measured instead of profile: measure.
+func profiledFile(s *api.Service) (string, error) {
+	measured := map[string]service.Profile{}
+	for i := range s.Variants {
+		for _, b := range s.Variants[i].Measured {
+			measured[s.Variants[i].Name] = append(measured[s.Variants[i].Name],
+				service.Point{Batch: b.Requests, Latency: time.Duration(b.Seconds * float64(time.Second))})
+		}
+	}
+	return config.Profiled(s.Text, measured)
 }
 
 func newServiceScale() *cobra.Command {

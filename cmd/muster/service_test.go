@@ -502,6 +502,40 @@ func TestServiceNeighbours(t *testing.T) { // not beside other tests: their mode
 	}
 }
 
+// TestServiceBesideTraining: a job that computes on a replica's GPU, which here is one core, slows it down. That is
+// measured, and the scheduler knows it.
+func TestServiceBesideTraining(t *testing.T) { // not beside other tests: they would take the core, too
+	s := startServing(t, "2xH100-80GB", "sharing: {shares: mps, mps_program: "+stand(t, "mps-control")+"}\n")
+	file := s.file("first", "replicas: {min: 1, max: 1}\nscaling: static:replicas=1",
+		"{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}", "--width", "2048")
+	text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr`, `["taskset","-c","0","/usr`)
+	text = strings.ReplaceAll(text, "{name: small,", "{name: first, share: 0.3,")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.must("service", "apply", file)
+	s.answers("first", 1)
+	end := s.load("first", 1)
+	s.eventually("its batches alone are measured", func() bool {
+		return len(s.show("first").Variants[0].Measured) == 1
+	})
+	time.Sleep(3 * time.Second)
+	// the more processes it has, the less of the core is left, whatever else the machine does
+	s.must("submit", "--gpus", "0.3", "--model", "burner", "--name", "train", "--", "taskset", "-c", "0", "sh", "-c",
+		"while :; do :; done & while :; do :; done")
+	s.eventually("it is learnt what training does to it", func() bool {
+		b := s.show("first").Variants[0].Beside
+		return len(b) == 1 && b[0].Other == "jobs of burner" && b[0].Factor > 1.2 && b[0].Batches > 30
+	})
+	s.want(s.must("service", "profile", "first"), "# beside jobs of burner on the same GPU: ")
+	s.eventually("the scheduler knows it", func() bool {
+		return strings.Contains(s.must("perf", "measured"), "first/burner")
+	})
+	if answered, others := end(); answered == 0 || len(others) > 0 {
+		t.Errorf("%d requests were answered, others: %v", answered, others)
+	}
+}
+
 // TestServiceStreams: a language model's tokens come through the gateway as they are made.
 func TestServiceStreams(t *testing.T) {
 	t.Parallel()

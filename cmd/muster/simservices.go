@@ -32,13 +32,9 @@ func simServices(c *cobra.Command, f *simFlags) error {
 		return usage(err)
 	}
 	for i := range services {
-		if services[i].Canary > 0 {
-			return usage(fmt.Errorf("%s: service %s: canary: the simulator gives no variant a part of the requests", f.services,
-				services[i].Name))
-		}
 		for k := range services[i].Variants {
 			if v := &services[i].Variants[k]; v.Measure {
-				return usage(fmt.Errorf("%s: service %s: variant %s: the simulator needs a profile: muster service profile %s prints what was measured",
+				return usage(fmt.Errorf("%s: service %s: variant %s: the simulator needs a profile: muster service profile --file %s prints the file with what was measured",
 					f.services, services[i].Name, v.Name, services[i].Name))
 			}
 		}
@@ -134,23 +130,16 @@ func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []
 	rows := []simServiceRow{}
 	for i := range outs {
 		for k := range services {
-			t := &outs[i].Setup.World.Serving.Served[k]
-			r := simServiceRow{Service: services[k].Name, Scaling: labels[i], Policy: outs[i].Label,
-				Requests:   t.Arrived,
-				Attainment: t.Attainment(), P50: t.Latency.Quantile(0.5).Seconds(),
-				P99:  t.Latency.Quantile(0.99).Seconds(),
-				P999: t.Latency.Quantile(0.999).Seconds(), Dropped: t.Dropped, Refused: t.Refused, Failed: t.Failed,
-				GPUHours: t.GPUHours, Cost: t.Cost, Accuracy: t.Accuracy, Peak: t.Peak,
-				Started: t.Started, Warm: t.Warm, Evicted: t.Evicted,
-				Batch: float64(t.Answered) / float64(max(1, t.Batches)), Hash: fmt.Sprintf("%016x", outs[i].Hash)}
-			if r.Scaling == "" {
-				r.Scaling = services[k].Scaling
+			s, t := &services[k], &outs[i].Setup.World.Serving.Served[k]
+			add := func(name string, t *sim.Served) {
+				r := rowOf(t)
+				r.Service, r.Scaling, r.Policy = name, cmp.Or(labels[i], s.Scaling), outs[i].Label
+				r.Hash = fmt.Sprintf("%016x", outs[i].Hash)
+				rows = append(rows, r)
 			}
-			if t.GPUHours > 0 {
-				r.PerHour, r.Tokens = float64(t.Answered)/t.GPUHours, float64(t.Tokens)/t.GPUHours
+			if add(s.Name, t); t.Canary != nil { // of these
+				add(s.Name+"/"+s.Variants[len(s.Variants)-1].Name, t.Canary)
 			}
-			r.TTFT, r.TPOT = t.TTFT.Quantile(0.99).Seconds(), t.TPOT.Quantile(0.99).Seconds()
-			rows = append(rows, r)
 		}
 	}
 	if asJSON {
@@ -167,6 +156,19 @@ func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []
 			r.PerHour, r.Peak, r.Started, r.Hash)
 	}
 	return t.Flush()
+}
+
+// rowOf is what became of a service, or of its canary.
+func rowOf(t *sim.Served) simServiceRow {
+	r := simServiceRow{Requests: t.Arrived, Attainment: t.Attainment(), P50: t.Latency.Quantile(0.5).Seconds(),
+		P99: t.Latency.Quantile(0.99).Seconds(), P999: t.Latency.Quantile(0.999).Seconds(), Dropped: t.Dropped,
+		Refused: t.Refused, Failed: t.Failed, GPUHours: t.GPUHours, Cost: t.Cost, Accuracy: t.Accuracy, Peak: t.Peak,
+		Started: t.Started, Warm: t.Warm, Evicted: t.Evicted, Batch: float64(t.Answered) / float64(max(1, t.Batches)),
+		TTFT: t.TTFT.Quantile(0.99).Seconds(), TPOT: t.TPOT.Quantile(0.99).Seconds()}
+	if t.GPUHours > 0 {
+		r.PerHour, r.Tokens = float64(t.Answered)/t.GPUHours, float64(t.Tokens)/t.GPUHours
+	}
+	return r
 }
 
 // accuracy is empty where variants state none.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -69,5 +71,35 @@ func TestSimServices(t *testing.T) {
 		if err == nil || !strings.Contains(stderr+err.Error(), want) {
 			t.Errorf("%s: %v %s, want %s", args, err, stderr, want)
 		}
+	}
+}
+
+// TestSimCanary: a service's canary has a row of its own.
+func TestSimCanary(t *testing.T) {
+	dir := t.TempDir()
+	file, load := filepath.Join(dir, "vision.yaml"), filepath.Join(dir, "load.yaml")
+	for path, text := range map[string]string{load: "service: vision\nrate: 50\nfor: 5m\n", file: `name: vision
+latency: 50ms
+replicas: {min: 1, max: 4}
+canary: 0.1
+scaling: static:replicas=1
+variants:
+  - {name: old, profile: [{batch: 1, latency: 5ms}]}
+  - {name: new, profile: [{batch: 1, latency: 9ms}]}
+`} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := ok(t, "sim", "--services", file, "--requests", load, "--cluster", "1x4xH100-80GB", "--policies", "fifo",
+		"--json", "-")
+	var got struct{ Services []simServiceRow }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Services) != 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	all, canary := got.Services[0], got.Services[1]
+	if canary.Service != "vision/new" || 10*canary.Requests > all.Requests+10 || 10*canary.Requests < all.Requests-10 ||
+		canary.P50 < 0.009 || all.P50 > 0.006 || all.Started != 2 || canary.Started != 1 {
+		t.Errorf("%+v, of which the canary %+v", all, canary)
 	}
 }

@@ -26,20 +26,22 @@ const Python = "/usr/bin/python3"
 // NoTorch says why jobs cannot run here; nil: they can.
 func NoTorch() error {
 	if err := exec.Command(Python, "-c", "import torch.distributed").Run(); err != nil {
-		return fmt.Errorf("%w: %s has no PyTorch (scripts/install-test-deps.sh installs python3-torch)", ErrLacks, Python)
+		return fmt.Errorf("%w: %s has no PyTorch (scripts/install-test-deps.sh installs python3-torch)", ErrLacks,
+			Python)
 	}
 	return nil
 }
 
-// Script is a program of the shell that becomes the rank in $RANK; root is the folder of Muster's sources. The ranks wait
-// for the gate (Open).
+// Script is a program of the shell that becomes the rank in $RANK; root is the folder of Muster's sources. The
+// ranks wait for the gate (Open).
 func (l *Lab) Script(j *Job, root, gate string) string {
 	var b strings.Builder
 	b.WriteString("case $RANK in ")
 	for rank, host := range j.Hosts {
 		fmt.Fprintf(&b, "%d) net=%s ;; ", rank, l.Path(host))
 	}
-	fmt.Fprintf(&b, "esac\nexport GLOO_SOCKET_IFNAME=%s PYTHONPATH=%s/clients/python PYTHONDONTWRITEBYTECODE=1\n", Interface,
+	fmt.Fprintf(&b, "esac\nexport GLOO_SOCKET_IFNAME=%s PYTHONPATH=%s/clients/python PYTHONDONTWRITEBYTECODE=1\n",
+		Interface,
 		root)
 	fmt.Fprintf(&b, "exec nsenter --net=$net %s %s/internal/netlab/job.py %s %d $RANK %d %.3f %g %s\n", Python, root,
 		Address(j.Hosts[0]), j.Port, len(j.Hosts), j.Compute.Seconds(), j.MiB, gate)

@@ -47,7 +47,8 @@ func New(mbit int) (*Lab, error) {
 	}
 	for _, program := range []string{"ip", "tc", "nft", "nsenter"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return nil, fmt.Errorf("%w: %v (scripts/install-test-deps.sh installs iproute2 and nftables)", ErrLacks, err)
+			return nil, fmt.Errorf("%w: %v (scripts/install-test-deps.sh installs iproute2 and nftables)", ErrLacks,
+				err)
 		}
 	}
 	removeDead()
@@ -103,7 +104,8 @@ func (l *Lab) build(mbit int) error {
 			return err
 		}
 	}
-	left = append(left, "link set lo up", "link add trunk type veth peer name trunk netns "+l.space("right"), "link set trunk up",
+	left = append(left, "link set lo up", "link add trunk type veth peer name trunk netns "+l.space("right"),
+		"link set trunk up",
 		"addr add 10.77.9.1/24 dev trunk")
 	right = append(right, "link set lo up", "link set trunk up", "addr add 10.77.9.2/24 dev trunk")
 	for h := 1; h <= Hosts; h++ {

@@ -36,7 +36,7 @@ const (
 // Options say what is shown to whom.
 type Options struct {
 	Source view.Source
-	Client kubernetes.Interface // asks who somebody is, and what they may do
+	Client kubernetes.Interface // asks who a user is, and what they may do
 	// Missing reports whether an error of the source says that there is no such
 	// thing, Away that another scheduler has to be asked.
 	// Refused that it is not done here, or not now.

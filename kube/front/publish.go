@@ -55,7 +55,7 @@ type Publisher struct {
 // publishEvery is how often is looked whether all is as it should be.
 const publishEvery = 5 * time.Second
 
-// Run publishes whenever this scheduler leads and somebody else did before.
+// Run publishes whenever this scheduler leads and another did before.
 func (p *Publisher) Run(ctx context.Context) {
 	t := time.NewTicker(publishEvery / 10)
 	defer t.Stop()

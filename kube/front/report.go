@@ -30,7 +30,7 @@ const ReportPath = "/v1/report"
 const (
 	reportGap   = time.Second // least time between two reports of a pod
 	tokenMargin = time.Minute // before a token ends, the API server is asked again
-	tokenMost   = time.Hour   // so long an answer holds at most: somebody may have deleted the account
+	tokenMost   = time.Hour   // so long an answer holds at most: the account may be gone
 	podsMost    = 100_000
 	reviewsMost = 32 // tokens that the API server is asked about at a time
 )
@@ -41,7 +41,7 @@ type reporter struct{ namespace, name, uid string }
 // reporters are the pods that report.
 type reporters struct {
 	tokens  cache[*reporter]
-	refused cache[bool]   // apart, so that tokens that somebody makes up push out none that are good
+	refused cache[bool]   // apart, so that made-up tokens push out none that are good
 	reviews chan struct{} // full: reviewsMost are asked about
 	mu      sync.Mutex
 	next    map[string]time.Time // by uid: when it may report again

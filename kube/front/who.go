@@ -22,7 +22,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 )
 
-// How long what the API server said of somebody holds - a no shorter, because it
+// How long what the API server said of a user holds - a no shorter, because it
 // is often followed by a right - and when what it said of
 // its own proxy is asked again.
 const (
@@ -93,7 +93,7 @@ func (p *person) Me() api.Me {
 	return me
 }
 
-// Owns reports whether somebody may see a namespace's jobs in full: who may get
+// Owns reports whether a user may see a namespace's jobs in full: whether the user may get
 // its pods.
 func (p *person) Owns(namespace string) bool {
 	return p.may(authorizationv1.ResourceAttributes{Resource: "pods", Verb: "get", Namespace: namespace})
@@ -156,7 +156,7 @@ func (f *Front) byToken(ctx context.Context, token string) (*person, error) {
 	return p, nil
 }
 
-// may reports whether somebody may use a route, and else what they lack. The
+// may reports whether a user may use a route, and else what they lack. The
 // route is a resource of the group view.muster.sh, as the API server reads it.
 func (f *Front) may(r *http.Request, p *person, route string) (ok bool, why string, err error) {
 	parts := strings.SplitN(strings.Trim(route, "/"), "/", 3)
@@ -185,7 +185,7 @@ func (f *Front) may(r *http.Request, p *person, route string) (ok bool, why stri
 		a.Resource, Group), nil
 }
 
-// allowed asks the API server whether somebody may do something.
+// allowed asks the API server whether a user may do something.
 func (f *Front) allowed(ctx context.Context, p *person, a *authorizationv1.ResourceAttributes) (bool, error) {
 	b := *a
 	b.Name = "" // a right on one number would be no use to anybody; so the cache stays small
@@ -290,7 +290,7 @@ func (px *proxies) read(ctx context.Context, f *Front) error {
 	m, err := f.opt.Client.CoreV1().ConfigMaps("kube-system").Get(ctx, "extension-apiserver-authentication",
 		metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("%s cannot be read, so that nobody can come through the API server: %w", where, err)
+		return fmt.Errorf("%s cannot be read, so that no request can come through the API server: %w", where, err)
 	}
 	px.roots = x509.NewCertPool()
 	if !px.roots.AppendCertsFromPEM([]byte(m.Data["requestheader-client-ca-file"])) {

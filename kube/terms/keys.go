@@ -90,7 +90,7 @@ const SealSuffix = "-seal"
 // Written reports whether an annotation of pods is Muster's own word.
 func Written(key string) bool {
 	switch strings.TrimSuffix(key, SealSuffix) {
-	case AnnotationPlan, AnnotationBefore, AnnotationEvery, AnnotationSum, AnnotationClass, AnnotationDSCP,
+	case AnnotationPlan, AnnotationBefore, AnnotationAsked, AnnotationEvery, AnnotationSum, AnnotationClass, AnnotationDSCP,
 		AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs:
 		return true
 	}

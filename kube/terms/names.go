@@ -63,7 +63,9 @@ const (
 	AnnotationPlan = Prefix + "plan" // written with the binding: where the whole gang is
 	// written to a pod that waits: what its gang received before it had to leave
 	AnnotationBefore = Prefix + "before"
-	// The two that are for the next scheduler are sealed (kube.Options.Seal), each by an annotation with the suffix
+	// written to the pod of a replica that waits: since when others make room for it
+	AnnotationAsked = Prefix + "asked-back"
+	// The three that are for the next scheduler are sealed (kube.Options.Seal), each by an annotation with the suffix
 	// -seal.
 
 	// Of services: on what makes pods, from where some controllers copy them to the pods. They say nothing of gangs.

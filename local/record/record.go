@@ -53,7 +53,7 @@ type Info struct {
 	Hearing   run.Response      `json:"signal_response,omitempty"`
 	Back      *givenBack        `json:"giving_back,omitempty"` // devices that it is to give back and still holds
 	Losses    Losses            `json:"losses,omitempty"`
-	Loan      *show.Loan        `json:"loan,omitempty"` // GPUs that its present run got back
+	Loan      *show.Loan        `json:"loan,omitempty"` // GPUs that its present run got back, or that it waits for
 	// how its traffic was to be treated when its present run began; nil: as any other
 	Began *cluster.Treatment `json:"began_treatment,omitempty"`
 }

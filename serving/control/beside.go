@@ -10,16 +10,18 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// Replicas on parts of one GPU slow each other down. How much is measured: how long batches take while a replica of
-// another variant computes beside them, against how long they take alone.
+// Replicas on parts of one GPU slow each other down, and so does training there. How much is measured: how long batches
+// take while a replica of another variant computes beside them, or a job of a model runs there, against how long they
+// take alone.
 
-// besides is how long a variant's batches took, by the one other (SERVICE/VARIANT) that computed on the same GPU;
-// "": none did.
+// besides is how long a variant's batches took, by the one other (SERVICE/VARIANT, or "jobs of MODEL") that computed on
+// the same GPU; "": none did.
 type besides map[string]times
 
 const (
 	bookEvery   = time.Second // neighbours that computed in the same time count as having computed together
 	leastBeside = 10          // batches before a pair counts as measured
+	mostBeside  = 64          // others of which it is known what they do to a variant
 )
 
 // book attributes the batches since the last time to the neighbours that replicas had.
@@ -48,9 +50,12 @@ func (c *Controller) book(now time.Time) {
 		}
 		other := ""
 		if len(others) == 1 {
-			other = others[0].kind()
+			other = others[0]
 		}
 		if s.beside[k][other] == nil {
+			if other != "" && len(s.beside[k]) > mostBeside {
+				continue
+			}
 			s.beside[k][other] = times{}
 		}
 		s.beside[k][other].add(t.list(), nil)
@@ -63,15 +68,27 @@ func (c *Controller) book(now time.Time) {
 	}
 }
 
-// neighbours are the replicas on a replica's GPUs of which something holds.
-func (c *Controller) neighbours(r *replica, holds func(*replica) bool) (list []*replica) {
+// neighbours are what computes on a replica's GPUs: the replicas of which something holds, and the other jobs, which
+// are taken to compute all the time.
+func (c *Controller) neighbours(r *replica, holds func(*replica) bool) (kinds []string) {
 	for _, o := range c.replicas {
 		if o != r && o.State == Starts && holds(o) &&
 			slices.ContainsFunc(o.GPUs, func(g string) bool { return slices.Contains(r.GPUs, g) }) {
-			list = append(list, o)
+			kinds = append(kinds, o.kind())
 		}
 	}
-	return list
+	for _, model := range r.Beside {
+		kinds = append(kinds, jobsOf(model))
+	}
+	return kinds
+}
+
+// jobsOf is the name of jobs of a model; no service has it.
+func jobsOf(model string) string {
+	if model == "" {
+		return "jobs without a model"
+	}
+	return "jobs of " + model
 }
 
 // kind is the name of what equal replicas compute.
@@ -115,7 +132,7 @@ func (c *Controller) slow(s *running) {
 			}
 			all := 1.0
 			for _, o := range c.neighbours(r, func(o *replica) bool { return o.answers }) {
-				f, _ := s.factor(k, o.kind())
+				f, _ := s.factor(k, o)
 				all *= f
 			}
 			sum, n = sum+all, n+1

@@ -75,3 +75,53 @@ func (c *Controller) keptAll(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestBesideTraining: what a job that is no replica does to batches on its GPU is learnt like what a replica does, and
+// is not taken for how long they take alone; beside two jobs nothing is learnt of either.
+func TestBesideTraining(t *testing.T) {
+	w := newWorld(t, 4)
+	c := w.controller()
+	w.apply(c, text("serve", 1, 1))
+	w.pass(c, 3*time.Second)
+	beside := func(models ...string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.jobs[1].GPUs, w.jobs[1].Beside = []string{"g0"}, models
+	}
+	done := gateway.Size{Requests: 1}
+	compute := func(each time.Duration) {
+		for range 5 {
+			done.Batches += 10
+			done.Took += 10 * each
+			w.said = &gateway.Report{Services: []gateway.Served{{Name: "vision",
+				Each: []gateway.Counted{{ID: "1", Sizes: []gateway.Size{done}}}}}}
+			w.pass(c, 2*time.Second)
+		}
+	}
+	w.said = &gateway.Report{Services: []gateway.Served{{Name: "vision", Each: []gateway.Counted{{ID: "1"}}}}}
+	w.pass(c, 2*time.Second)
+	for _, x := range []struct {
+		each   time.Duration
+		models []string
+	}{{4 * time.Millisecond, nil}, {40 * time.Millisecond, []string{"a", "b"}},
+		{8 * time.Millisecond, []string{"bert"}}} {
+		beside(x.models...)
+		w.pass(c, 2*time.Second)
+		compute(x.each)
+	}
+	v, err := c.Service("vision")
+	if b := v.Variants[0].Beside; err != nil || len(b) != 1 || b[0].Other != "jobs of bert" ||
+		math.Abs(b[0].Factor-2) > 0.01 {
+		t.Fatalf("%v %+v", err, b)
+	}
+	s := c.services["vision"]
+	slow, alone := s.slowed().Variants[0].Profile[0].Latency, s.Variants[0].Profile[0].Latency
+	if slow != 2*alone || math.Abs(w.slowed[1]-0.5) > 0.01 {
+		t.Errorf("a batch is expected to take %v, alone %v; the scheduler was told %v", slow, alone, w.slowed)
+	}
+	beside()
+	w.pass(c, 2*time.Second)
+	if now := s.slowed().Variants[0].Profile[0].Latency; now != alone {
+		t.Errorf("%v when it is alone again", now)
+	}
+}

@@ -110,6 +110,7 @@ type Job struct {
 	Failed     bool      // it ended by itself
 	Devices    []string  // for people
 	GPUs       []string  // that it is on
+	Beside     []string  // models of the other jobs in shares of these that are no replicas; "": one states none
 	Loan       *show.Loan
 }
 
@@ -376,7 +377,7 @@ func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 	slices.SortFunc(jobs, func(a, b Job) int { return back(&a).Compare(back(&b)) })
 	for _, j := range jobs {
 		there[j.ID] = true
-		if s := c.services[j.Service]; s != nil && j.Loan != nil {
+		if s := c.services[j.Service]; s != nil && !back(&j).IsZero() {
 			s.Known.Returns.add(j.Loan, j.ID)
 		}
 		r := c.replicas[j.ID]
@@ -407,7 +408,8 @@ func (c *Controller) see(ctx context.Context, now time.Time, jobs []Job) {
 			}
 			r.Job, r.ended = j, now
 			if s := c.services[j.Service]; s != nil && r.leaves.IsZero() && j.Failed {
-				s.fail(now, fmt.Sprintf("job %d: %s", j.ID, j.Outcome))
+				const text = "job %d: %s; muster service logs %s shows what it printed"
+				s.fail(now, fmt.Sprintf(text, j.ID, j.Outcome, s.Name))
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type Fleet struct {
 	next     requests.Request
 	ended    bool
 	now      cluster.Time
-	services []served // then the members of ensembles
+	services []served // then the parts of those with a canary, and the members of ensembles
 	number   int32    // of services without these
 	replicas []replica
 	due      []event
@@ -55,6 +55,11 @@ func New(services []service.Service, stream requests.Stream) (*Fleet, error) {
 		f.services[i].spec, f.services[i].of = &services[i], int32(i)
 		f.limit(int32(i))
 	}
+	for i := range services {
+		if services[i].Canary > 0 {
+			f.split(int32(i))
+		}
+	}
 	f.read()
 	return f, f.err
 }
@@ -81,13 +86,14 @@ type Place struct {
 
 // Add adds a replica of a variant that takes requests from now on, and returns its number.
 func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
-	of := f.member(svc, variant)
+	of := f.answering(svc, variant)
 	s := &f.services[of]
 	r := replica{service: of}
+	id := int32(len(f.replicas))
 	var err error
 	if s.spec.Language() {
 		if r.language, err = newLanguage(s, variant, p); err == nil {
-			r.language.handOver = func(q *llm.Sequence, l *language) bool { return f.handOver(of, q, l) }
+			r.language.handOver = func(q *llm.Sequence) bool { return f.handOver(of, q, id) }
 		}
 	} else {
 		r.batches, err = newBatches(s, variant, p)
@@ -95,7 +101,6 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	id := int32(len(f.replicas))
 	f.replicas = append(f.replicas, r)
 	if r.language != nil && r.language.spec.Phase == llm.Decode {
 		s.decoding = append(s.decoding, id)
@@ -106,8 +111,11 @@ func (f *Fleet) Add(svc, variant int, p Place) (int, error) {
 		s.idle = append(s.idle, id)
 	}
 	f.limit(of)
-	if s.member {
+	switch {
+	case s.member:
 		f.poll(s.of)
+	case f.services[svc].canary != nil:
+		f.divide(int32(svc))
 	}
 	f.dispatch(of)
 	return int(id), nil
@@ -136,8 +144,12 @@ func (f *Fleet) Drain(id int) {
 	s.taking, s.idle = without(s.taking, int32(id)), without(s.idle, int32(id))
 	s.decoding = without(s.decoding, int32(id))
 	f.limit(r.service)
-	if s.member && len(s.taking) == 0 {
+	switch {
+	case len(s.taking) > 0:
+	case s.member:
 		f.abstain(r.service)
+	case s.partOf != nil:
+		f.giveBack(r.service)
 	}
 }
 
@@ -150,13 +162,22 @@ func without(list []int32, id int32) []int32 {
 	return list
 }
 
-// Idle reports whether a replica computes nothing.
-func (f *Fleet) Idle(id int) bool { return f.replicas[id].end() == cluster.Never }
+// Idle reports whether a replica computes nothing, and holds nothing that another fetches.
+func (f *Fleet) Idle(id int) bool {
+	r := &f.replicas[id]
+	return r.end() == cluster.Never && (r.language == nil || r.language.holds == 0)
+}
 
 // IdleAt is the earliest instant at which a replica can be idle.
 func (f *Fleet) IdleAt(id int) cluster.Time {
 	if at := f.replicas[id].end(); at != cluster.Never {
 		return at
+	}
+	if l := f.replicas[id].language; l != nil && l.holds > 0 {
+		if at := f.movedBy(int32(id)); at > 0 {
+			return at
+		}
+		return cluster.Never // once another has fetched what it holds
 	}
 	return f.now
 }
@@ -164,7 +185,7 @@ func (f *Fleet) IdleAt(id int) cluster.Time {
 // DoneBy is when a replica that takes nothing more is expected to be done with what it has begun.
 func (f *Fleet) DoneBy(id int) cluster.Time {
 	if l := f.replicas[id].language; l != nil {
-		return f.now.Add(l.instance.Left())
+		return max(f.now.Add(l.instance.Left()), f.movedBy(int32(id)))
 	}
 	return f.IdleAt(id)
 }
@@ -192,6 +213,7 @@ func (f *Fleet) Remove(id int) {
 	}
 	r.gone = true
 	r.gen++
+	f.decode(r.service) // what it held for others is lost
 }
 
 // Next is the earliest instant at which anything happens; cluster.Never: nothing will.
@@ -250,20 +272,21 @@ func (f *Fleet) at(id int32, at cluster.Time) {
 
 // arrive takes the next request in.
 func (f *Fleet) arrive() {
-	s := &f.services[f.next.Service]
+	to := f.part(int32(f.next.Service))
+	s := &f.services[to]
 	s.since.Arrived++
-	if f.Waiting(int(f.next.Service)) >= s.room {
+	if f.Waiting(int(to)) >= s.room {
 		s.since.Refused++
 		return
 	}
 	it := item{At: f.now, Prompt: f.next.Prompt, Output: f.next.Output}
 	if s.ensemble != nil {
-		f.ask(f.next.Service, it)
+		f.ask(to, it)
 		return
 	}
 	s.queue.Push(it)
 	if len(s.taking) > 0 {
-		f.dispatch(f.next.Service)
+		f.dispatch(to)
 	}
 }
 

@@ -16,7 +16,8 @@ type language struct {
 	slower   float64      // factor by which steps take longer than alone
 	accuracy float64
 	spec     *service.Language
-	handOver func(q *llm.Sequence, l *language) bool // what is left of a request of which it computes the prompt only
+	handOver func(q *llm.Sequence) bool // what is left of a request of which it computes the prompt only
+	holds    int                        // requests whose keys and values others fetch
 }
 
 func newLanguage(s *served, variant int, p Place) (*language, error) {
@@ -56,7 +57,7 @@ func (l *language) Tokens(n int, gap time.Duration) {
 
 // Done books an answered request.
 func (l *language) Done(q *llm.Sequence) {
-	if l.spec.Phase == llm.Prefill && l.handOver(q, l) {
+	if l.spec.Phase == llm.Prefill && l.handOver(q) {
 		return
 	}
 	t, goal := &l.service.since, &l.service.spec.Goal

@@ -118,3 +118,47 @@ func TestPhasesConserve(t *testing.T) {
 		}
 	}
 }
+
+// The keys and values of a prompt take memory of the replica that computed it until those that make the other tokens
+// have room for them; what such a replica held is lost with it.
+func TestHeld(t *testing.T) {
+	s := []service.Service{phased()}
+	s[0].Goal.TTFT, s[0].Goal.TPOT = time.Hour, time.Hour
+	for i, blocks := range []int{400, 130} { // 130 hold one of these requests, 400 the prompts of three
+		s[0].Variants[i].Language.Engine.Blocks = blocks
+	}
+	a := &requests.Arrivals{Rate: 1000, For: 9500 * time.Microsecond, Prompt: requests.Tokens{Median: 2000},
+		Output: requests.Tokens{Median: 40}}
+	f, err := New(s, requests.Draw(a, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range 2 {
+		if _, err := f.Add(0, v, alone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prompts := f.replicas[0].language
+	for f.Total(0).TTFT.Total() < 5 && f.Next() != cluster.Never {
+		if err := f.Advance(f.Next()); err != nil {
+			t.Fatal(err)
+		}
+		if used := prompts.instance.Used(); used < float64(prompts.holds)*125/400 || f.Idle(0) && prompts.holds > 0 {
+			t.Fatalf("%d held, %.3f of the memory used", prompts.holds, used)
+		}
+	}
+	if f.Total(0).Answered != 1 || prompts.holds != 3 {
+		t.Errorf("a fifth prompt was computed when %d requests were answered and %d held", f.Total(0).Answered, prompts.holds)
+	}
+	f.Drain(0)
+	if f.Idle(0) || f.IdleAt(0) <= f.now {
+		t.Errorf("it holds what others fetch, and is idle at %v", f.IdleAt(0))
+	}
+	f.Remove(0)
+	if err := f.Advance(f.now.Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Total(0); got.Answered != 2 || got.Answered+got.Failed != got.Arrived || f.Waiting(0) != 0 {
+		t.Errorf("%d of %d answered, %d failed, %d wait", got.Answered, got.Arrived, got.Failed, f.Waiting(0))
+	}
+}

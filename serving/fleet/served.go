@@ -16,6 +16,7 @@ type served struct {
 	queue    batch.Queue
 	taking   []int32  // replicas that take requests, or their prompts
 	decoding []int32  // replicas that make the tokens after the first, where others compute prompts
+	done     []moving // prompts whose keys and values those have not begun to fetch
 	moving   []moving // from these to those
 	moved    int64
 	idle     []int32     // of those that take requests the ones that compute nothing, if they compute batches
@@ -28,15 +29,25 @@ type served struct {
 	ensemble *ensemble // nil: a request is answered by one variant
 	of       int32     // the service to which it belongs: itself, unless it is a member of an ensemble
 	member   bool
+	canary   *canary // nil: it has none
+	partOf   *canary // nil: it is no part of a service with a canary
 }
 
 // Batching sets the rule of batches of a service that names none.
-func (f *Fleet) Batching(svc int, rule string) { f.services[svc].rule = rule }
+func (f *Fleet) Batching(svc int, rule string) {
+	f.services[svc].rule = rule
+	for _, k := range f.parts(int32(svc)) {
+		f.services[k].rule = rule
+	}
+}
 
 // Accuracy is that of a service's answers so far, in the mean; 0 without any, or if its variants state none.
 func (f *Fleet) Accuracy(svc int) float64 {
-	s := &f.services[svc]
-	return s.right / float64(max(1, f.Total(svc).Answered))
+	right := f.services[svc].right
+	for _, k := range f.parts(int32(svc)) {
+		right += f.services[k].right
+	}
+	return right / float64(max(1, f.Total(svc).Answered))
 }
 
 // limit sets how many requests of a service may wait.
@@ -59,6 +70,9 @@ func (f *Fleet) limit(svc int32) {
 func (f *Fleet) Waiting(svc int) int {
 	s := &f.services[svc]
 	n := s.queue.Len()
+	for _, k := range f.parts(int32(svc)) {
+		n += f.Waiting(int(k))
+	}
 	if s.ensemble != nil {
 		longest := 0
 		for _, k := range s.ensemble.members {
@@ -77,12 +91,15 @@ func (f *Fleet) Waiting(svc int) int {
 	for _, id := range s.decoding {
 		n += f.replicas[id].language.instance.Waiting()
 	}
-	return n + len(s.moving)
+	return n + len(s.done) + len(s.moving)
 }
 
 // Observe returns what became of a service's requests since the last call; it is valid until the next.
 func (f *Fleet) Observe(svc int) *tally.Tally {
 	s := &f.services[svc]
+	for _, k := range f.parts(int32(svc)) {
+		s.since.Merge(f.Observe(int(k)))
+	}
 	s.seen, s.since = s.since, s.seen
 	s.total.Merge(&s.seen)
 	s.since.Reset()
@@ -93,20 +110,4 @@ func (f *Fleet) Observe(svc int) *tally.Tally {
 func (f *Fleet) Total(svc int) *tally.Tally {
 	f.Observe(svc)
 	return &f.services[svc].total
-}
-
-// Memory is the part of KV memory in use, the mean over the replicas that take requests; 0 without any.
-func (f *Fleet) Memory(svc int) (part float64) {
-	n := 0
-	s := &f.services[svc]
-	holding := s.taking
-	if s.spec.Phased() {
-		holding = s.decoding
-	}
-	for _, id := range holding {
-		if l := f.replicas[id].language; l != nil {
-			part, n = part+l.instance.Used(), n+1
-		}
-	}
-	return part / float64(max(1, n))
 }

@@ -31,10 +31,14 @@ func (f *Fleet) Ensemble(svc int, accuracy func(voted uint64) float64) {
 	f.services[svc].ensemble = e
 }
 
-// member is what a variant's replicas belong to: the service, or a member of its ensemble.
-func (f *Fleet) member(svc, variant int) int32 {
-	if e := f.services[svc].ensemble; e != nil {
-		return e.members[variant]
+// answering is what a variant's replicas belong to: the service, a part of it, or a member of its ensemble.
+func (f *Fleet) answering(svc, variant int) int32 {
+	s := &f.services[svc]
+	switch {
+	case s.ensemble != nil:
+		return s.ensemble.members[variant]
+	case s.canary != nil:
+		return s.canary.parts[s.canary.of(variant)]
 	}
 	return int32(svc)
 }

@@ -56,6 +56,7 @@ type Instance struct {
 	head    int
 	running []Sequence // in the order of admission
 	free    int32      // blocks
+	coming  int32      // blocks that Expect has set aside
 	end     cluster.Time
 	took    time.Duration // the step that was begun last
 	last    cluster.Time  // the end of the step before
@@ -89,6 +90,35 @@ func (x *Instance) Running() int { return len(x.running) }
 
 // Used is the part of the KV memory that is in use.
 func (x *Instance) Used() float64 { return 1 - float64(x.free)/float64(x.engine.Blocks) }
+
+// Hold keeps the blocks of a sequence that is done, since another instance still has to fetch its keys and values. It
+// returns how many, for Release.
+func (x *Instance) Hold(s *Sequence) int32 {
+	x.free -= s.blocks
+	return s.blocks
+}
+
+// Release frees blocks that were held.
+func (x *Instance) Release(blocks int32) { x.free += blocks }
+
+// Room reports whether there are blocks for a request whose prompt another instance has computed, beside those that
+// wait and those that are expected.
+func (x *Instance) Room(s *Sequence) bool {
+	want, left := blocksOf(s.ready+1), x.free-x.coming
+	if len(x.running) == 0 && x.Waiting() == 0 && x.coming == 0 {
+		return want <= left
+	}
+	for i := x.head; i < len(x.waiting); i++ {
+		left -= blocksOf(x.waiting[i].Prompt + x.waiting[i].generated)
+	}
+	return want <= left-int32(x.engine.Watermark)
+}
+
+// Expect sets blocks aside for such a request while its keys and values are on their way, until Arrived.
+func (x *Instance) Expect(s *Sequence) { x.coming += blocksOf(s.ready + 1) }
+
+// Arrived ends that.
+func (x *Instance) Arrived(s *Sequence) { x.coming -= blocksOf(s.ready + 1) }
 
 // Left is how long the sequences that are there take if every step takes as long as the last one that was begun.
 func (x *Instance) Left() time.Duration {
@@ -273,5 +303,6 @@ func (x *Instance) Finish() {
 func (x *Instance) Clear() int {
 	n := len(x.running) + x.Waiting()
 	x.running, x.waiting, x.head, x.end, x.free = nil, nil, 0, cluster.Never, int32(x.engine.Blocks)
+	x.coming = 0
 	return n
 }

@@ -33,9 +33,10 @@ type Machine struct {
 	changes *watch.Watch
 	stop    func()
 
-	mu   sync.Mutex
-	list []show.Job // as last seen
-	seen bool
+	mu     sync.Mutex
+	list   []show.Job       // as last seen
+	beside map[int][]string // by replica: models of the other jobs in shares of its GPUs
+	seen   bool
 }
 
 // New makes services run on a machine.
@@ -133,11 +134,12 @@ func (x *Machine) Replicas(context.Context) ([]control.Job, error) {
 	default:
 	}
 	if !x.seen {
-		x.list, x.seen = x.m.Replicas(), true
+		x.list, x.beside, x.seen = x.m.Replicas(), x.m.Beside(), true
 	}
 	list := make([]control.Job, 0, len(x.list))
 	for i := range x.list {
 		list = append(list, job(&x.list[i]))
+		list[i].Beside = x.beside[list[i].ID]
 	}
 	return list, nil
 }
@@ -227,7 +229,7 @@ func (x *Machine) Lent(s *control.Service, k scale.Kind, replicas int) ([]int, e
 func (x *Machine) Slowed(job int, part float64) { x.m.Slowed(job, part) }
 
 // SetLent says in words, by job, which service lends it what it holds.
-func (x *Machine) SetLent(by map[int]string) { x.m.SetLent(by) }
+func (x *Machine) SetLent(by map[int]string) { x.m.Loans().Say(by) }
 
 // kept is a service in the database.
 type kept struct {

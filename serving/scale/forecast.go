@@ -13,7 +13,6 @@ type forecast struct {
 	ahead   int // periods
 	begun   bool
 	mean    float64      // requests per second
-	usual   float64      // likewise, of a longer while
 	level   float64      // likewise
 	trend   float64      // of a period
 	made    [][2]float64 // predictions that are not due yet: by the mean, with the trend
@@ -23,7 +22,6 @@ type forecast struct {
 
 const (
 	levelWeight = 0.5
-	usualWeight = 0.05
 	trendWeight = 0.2
 	errorWeight = 0.1
 	clearly     = 0.8 // part of the mean's error below which the trend's is clearly less
@@ -33,7 +31,7 @@ const (
 // add takes the rate of a period, and predicts that of a later one.
 func (f *forecast) add(rate float64) {
 	if !f.begun {
-		f.begun, f.mean, f.usual, f.level = true, rate, rate, rate
+		f.begun, f.mean, f.level = true, rate, rate
 	}
 	if len(f.made) >= f.ahead && f.ahead > 0 {
 		was := f.made[0]
@@ -48,7 +46,6 @@ func (f *forecast) add(rate float64) {
 		f.made = f.made[1:]
 	}
 	f.mean += levelWeight * (rate - f.mean)
-	f.usual += usualWeight * (rate - f.usual)
 	before := f.level
 	f.level = levelWeight*rate + (1-levelWeight)*(f.level+f.trend)
 	f.trend = trendWeight*(f.level-before) + (1-trendWeight)*f.trend
@@ -76,15 +73,9 @@ func (f *forecast) see(v *View) {
 }
 
 // expected is the rate for which replicas are needed until those that are asked for after this period answer: what the
-// forecast says, or what people expect if that is more. The margin does not apply on top of a burst,
-// for which it is.
+// forecast says, or what people expect if that is more, with a margin.
 func (f *forecast) expected(v *View, margin float64) float64 {
-	p := f.predicted()
-	base := p
-	if f.rule() == 0 {
-		base = min(p, f.usual)
-	}
-	return max(v.Rate(), p, max(base, v.stated())*margin)
+	return max(v.Rate(), max(f.predicted(), v.stated())*margin)
 }
 
 // stated is the highest rate that people expect until a replica that is asked for in a period answers.

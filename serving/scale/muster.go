@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 var musterKind = kind{knobs.Kind{Name: "muster",
 	About: "the cheapest replicas for the rate that is forecast, with what each sustains as learnt from latencies",
 	Knobs: []knobs.Knob{{Name: "risk", Default: "0.05", About: "part of the forecasts that any rate may exceed"},
-		{Name: "window", Default: "2m", About: "replicas leave when none of this time needed them"},
+		{Name: "window", Default: "0s",
+			About: "replicas leave when none of this time needed them; 0: twice as long as one takes to start"},
 		{Name: "idle", Default: "5m",
 			About: "without requests for so long nothing runs, where the service allows it"}}},
 	newMuster}
@@ -19,9 +21,11 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // muster is Muster's own policy. It forecasts the rate for the time when a replica that is started now answers, and
 // covers that with the cheapest mix of variants. What a replica sustains within the goal begins as its profile
 // says, and is corrected by what is seen: a period that misses the goal lowers it, one that meets it easily at
-// full load raises it, but not beyond where the goal was missed lately.
+// full load raises it, but not beyond where the goal was missed lately. What is not needed any more stays for twice the
+// time that starting it again would take: then keeping it has cost as much as being without it would.
 type muster struct {
 	risk    float64
+	window  time.Duration // 0: twice the time that a replica takes to start
 	idle    time.Duration
 	rate    forecast
 	lengths tokens  // of requests, as a moving mean
@@ -31,10 +35,14 @@ type muster struct {
 	all     float64
 	behind  cluster.Time // when more had come than replicas sustain: requests were late for that
 	waited  int          // requests at the end of the last period
+	grows   float64      // by how many a second these grew in the last period
 	ready   []int        // likewise
 	recent  peak
 	last    cluster.Time // with a request
 }
+
+// startupUnknown is how long replicas are taken to need until they answer if their service does not say.
+const startupUnknown = time.Minute
 
 // trickle is a rate (requests per second) that needs a replica, and no more than one: less counts as nothing (cover).
 const trickle = 1e-6
@@ -45,7 +53,7 @@ func newMuster(k *knobs.Set) (Policy, error) {
 	if m.risk, err = k.Number("risk", 0, 1); err != nil {
 		return nil, err
 	}
-	if m.recent.window, err = k.Duration("window"); err != nil {
+	if m.window, err = k.Duration("window"); err != nil {
 		return nil, err
 	}
 	m.idle, err = k.Duration("idle")
@@ -65,10 +73,13 @@ func (m *muster) Decide(v *View) []int {
 	if v.Arrived > 0 || v.Waiting > 0 || v.stated() > 0 || found {
 		m.last = v.Now
 	}
-	need := m.recent.highest(v.Now, m.rate.expected(v, m.rate.margin(m.risk, missable(v)/2)))
-	if v.Period > 0 { // what waits is gone within a period
-		need += float64(v.Waiting) / v.Period.Seconds()
+	m.recent.window = m.window
+	if m.window == 0 {
+		m.recent.window = max(2*cmp.Or(v.startup(), startupUnknown), 2*v.Period)
 	}
+	need := m.rate.expected(v, m.rate.margin(m.risk, missable(v)/2)) + m.backlog(v)
+	now, _ := m.covered(v)
+	need = max(need, min(m.recent.highest(v.Now, need), now)) // what was needed keeps replicas, and starts none
 	switch {
 	case v.Now.Sub(m.last) >= m.idle: // what is forecast only fades away
 		need = 0
@@ -76,6 +87,16 @@ func (m *muster) Decide(v *View) []int {
 		need = trickle
 	}
 	return m.choose(v, need)
+}
+
+// backlog is the rate that replicas need beyond that of requests, so that what waits when those that are asked for now
+// answer is gone as soon again.
+func (m *muster) backlog(v *View) float64 {
+	startup := max(v.startup(), v.Period)
+	if startup == 0 {
+		return 0
+	}
+	return float64(v.Waiting)/startup.Seconds() + m.grows
 }
 
 const (
@@ -98,6 +119,7 @@ func (m *muster) learn(v *View) {
 		}
 	}
 	load := v.Rate() + float64(m.waited)/v.Period.Seconds()
+	m.grows = max(0, float64(v.Waiting-m.waited)/v.Period.Seconds())
 	m.waited, m.ready = v.Waiting, slices.Clone(v.Ready)
 	m.missed = min(mostFactor, m.missed*(1+fades*v.Period.Hours()))
 	if load >= capacity {
@@ -125,15 +147,13 @@ func (m *muster) choose(v *View, rate float64) []int {
 	if !full || v.Replicas() < v.Service.Replicas.Min {
 		return want
 	}
-	covered, cost, least := 0.0, 0.0, 0.0
-	now := make([]int, len(want))
+	cost, least := 0.0, 0.0
+	covered, now := m.covered(v)
 	for i := range want {
 		x := &v.Service.Variants[i]
-		now[i] = v.Ready[i] + v.Coming[i]
 		if now[i] > 0 && x.Accuracy < v.Service.Budget.Accuracy {
 			return want
 		}
-		covered += float64(now[i]) * v.sustained(x) * m.factor
 		cost += float64(now[i]) * x.PerHour()
 		least += float64(want[i]) * x.PerHour()
 	}
@@ -141,4 +161,14 @@ func (m *muster) choose(v *View, rate float64) []int {
 		return now
 	}
 	return want
+}
+
+// covered is the rate that the replicas that there are, and those that are coming, sustain, and these by variant.
+func (m *muster) covered(v *View) (rate float64, now []int) {
+	now = make([]int, len(v.Service.Variants))
+	for i := range now {
+		now[i] = v.Ready[i] + v.Coming[i]
+		rate += float64(now[i]) * v.sustained(&v.Service.Variants[i]) * m.factor
+	}
+	return rate, now
 }

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -193,7 +194,7 @@ func TestLearns(t *testing.T) {
 	}
 }
 
-// TestMargin: a surprise among many forecasts does not count, and none adds to a burst.
+// TestMargin: a surprise among many forecasts does not count; those that come again have a margin.
 func TestMargin(t *testing.T) {
 	f := forecast{ahead: 2}
 	for range 60 {
@@ -214,10 +215,62 @@ func TestMargin(t *testing.T) {
 			f.add(100)
 		}
 	}
-	v := &View{Period: 15 * time.Second, Arrived: 15 * 200, Service: &service.Service{}}
-	m := f.margin(0.05, 0.005)
-	f.add(200)
-	if need := f.expected(v, m); m < 1.3 || need > 0.7*m*200 {
-		t.Errorf("a margin of %g after bursts; %g in one", m, need)
+	v := &View{Period: 15 * time.Second, Arrived: 15 * 100, Service: &service.Service{}}
+	if m := f.margin(0.05, 0.005); m < 1.3 || math.Abs(f.expected(v, m)-f.predicted()*m) > 1e-9 {
+		t.Errorf("a margin of %g after bursts; %g are expected", m, f.expected(v, m))
+	}
+}
+
+// TestRamp: where an uneven rate rises for a while, another replica is asked for before those that there are are full.
+func TestRamp(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{})
+	v.Service.Variants = v.Service.Variants[:1]
+	v.Service.Variants[0].Startup = time.Minute
+	each := v.sustained(&v.Service.Variants[0])
+	p := policy(t, "muster")
+	most := 0.0
+	for k := range 120 {
+		v.Now, v.Ready, v.Coming = cluster.Time(k)*cluster.Time(v.Period), []int{1}, []int{0}
+		part := (0.4 + 0.006*float64(k)) * (1 + 0.1*float64(k%2*2-1))
+		most = max(most, part)
+		v.Arrived = int64(part * each * v.Period.Seconds())
+		if p.Decide(v)[0] > 1 {
+			break
+		}
+	}
+	if most > 0.97 {
+		t.Errorf("another replica is asked for at %.2f of what one sustains", most)
+	}
+}
+
+// TestKept: what is not needed any more stays for twice the time that it takes to start, but starts no other.
+func TestKept(t *testing.T) {
+	v := three(100*time.Millisecond, service.Budget{})
+	v.Service.Variants = v.Service.Variants[:1]
+	v.Service.Variants[0].Startup = time.Minute
+	each := v.sustained(&v.Service.Variants[0])
+	p := policy(t, "muster")
+	play := func(k int, part float64, have int) int {
+		v.Now, v.Ready, v.Coming = cluster.Time(k)*cluster.Time(v.Period), []int{have}, []int{0}
+		v.Arrived = int64(part * each * v.Period.Seconds())
+		return p.Decide(v)[0]
+	}
+	for k := range 40 {
+		play(k, 0.3, 1)
+	}
+	if n := play(40, 2.5, 1); n != 3 {
+		t.Fatalf("%d for 2.5 times what one sustains", n)
+	}
+	until := int(2 * time.Minute / v.Period)
+	for k := 41; k < 40+until; k++ {
+		if n := play(k, 0.3, 2); n != 2 { // the third failed
+			t.Errorf("%d of two replicas %d periods after a burst", n, k-40)
+		}
+	}
+	for k := 40 + until; k < 80; k++ {
+		play(k, 0.3, 2)
+	}
+	if n := play(80, 0.3, 2); n != 1 {
+		t.Errorf("%d long after it", n)
 	}
 }

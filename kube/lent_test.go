@@ -1,0 +1,84 @@
+package kube
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
+
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/terms"
+)
+
+// promising is a service that has what it lent within a time.
+type promising struct {
+	within time.Duration
+	took   []time.Duration
+}
+
+func (p *promising) Within(*v1.Pod) time.Duration { return p.within }
+
+func (p *promising) Returned(_ *v1.Pod, took time.Duration) { p.took = append(p.took, took) }
+
+// TestReturnOverRestart: how long a replica waited for what was lent is counted from when that was asked back, once,
+// also by a scheduler that begins in between; it believes only what a scheduler wrote.
+func TestReturnOverRestart(t *testing.T) {
+	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
+	scheduler := func(obj *v1.Pod) (*Driver, *gang, *promising, *string) {
+		d, _ := still(t, 1, obj)
+		var written string
+		client := fake.NewClientset()
+		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			patch, _ := a.(k8stesting.PatchAction)
+			written = string(patch.GetPatch())
+			return true, &v1.Pod{}, nil
+		})
+		service := &promising{within: 20 * time.Second}
+		d.opt.Client, d.opt.Lenders, d.opt.Seal = client, service, []byte("key")
+		d.opt.Now = func() time.Time { return now }
+		for len(d.work) > 0 { // the binding
+			<-d.work
+		}
+		return d, d.pods[pidOf(d, "a")].gang, service, &written
+	}
+	obj := controlplane.Pod("a", 1, nil)
+	d, g, _, written := scheduler(obj)
+	leave := &engine.Action{Type: engine.Preempt, Job: cluster.NoJob, For: g.id, Grace: time.Minute}
+	if grace := d.askBack(leave); grace != 18*time.Second {
+		t.Errorf("the gang that leaves has %v", grace)
+	}
+	(<-d.work)(t.Context())
+	var patch struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal([]byte(*written), &patch); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(5 * time.Second)
+	obj = obj.DeepCopy()
+	obj.Annotations = patch.Metadata.Annotations
+	d, g, service, written := scheduler(obj)
+	leave.For = g.id
+	d.askBack(leave) // another one
+	now = now.Add(2 * time.Second)
+	d.returned(g)
+	d.returned(g)
+	if *written != "" || len(service.took) != 1 || service.took[0] != 7*time.Second {
+		t.Errorf("%q was written; it took %v", *written, service.took)
+	}
+	forged := obj.DeepCopy()
+	forged.Annotations[terms.AnnotationAsked] = "2026-01-01T00:00:00Z"
+	d, g, service, _ = scheduler(forged)
+	d.returned(g)
+	if len(service.took) > 0 {
+		t.Errorf("it took %v since what a tenant wrote", service.took)
+	}
+}
