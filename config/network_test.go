@@ -137,3 +137,37 @@ func TestSlurmTopology(t *testing.T) {
 		}
 	}
 }
+
+// The network of a Kubernetes cluster is known by rates of levels: which nodes there are, is not.
+func TestKubeNetwork(t *testing.T) {
+	c, err := ReadKube("f",
+		strings.NewReader("traffic: crux\nnetwork:\n  rates: [200Gbps, 800Gbps]\n  classes: [{dscp: cs4, tc: 128}]\n"+
+			"  models: {mine: {pattern: ring, bytes: 1GB, compute: 1s}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Network; n.Classes != 1 || len(n.Rates) != 2 || n.Rates[1] != 8e11 || c.Traffic != "crux" ||
+		c.QoS.Classes[0].TC != 128 {
+		t.Errorf("%+v %+v", c.Network, c.QoS)
+	}
+	for text, want := range map[string]string{
+		"traffic: cruks\n": `f:1: traffic: unknown traffic policy "cruks": did you mean "crux"?`,
+		"traffic: crux\n":  "f:1: traffic: what links are there?",
+		"traffic: crux\nnetwork: {rates: [1Gbps, 1Gbps, 1Gbps, 1Gbps]}\n": "f:2: network: rates: at most three",
+		"network: {rates: [1Gbps], classes: [{dscp: cs4, tc: 4}]}\n":      "f:1: network: classes",
+		"network: {}\n":                         "there are no links",
+		"network: {rates: [1Gbps], hosts: x}\n": `unknown key "hosts"`,
+	} {
+		if _, err := ReadKube("f", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n  %v\n  want %s", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{"{pattern: ring, bytes: 1GB}": "", "ring": "want such as",
+		"{pattern: ring, bites: 1}":   "want such as",
+		"{pattern: ring, overlap: 7}": "between 0 and 1"} {
+		if _, err := ParseTraffic(text); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -102,7 +102,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 // build makes the engine of a snapshot, and completes the snapshot for it.
 func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Config, err error) {
 	helds := holds.ByNode(snap, d.order)
-	spec := cluster.Spec{Name: "kubernetes"}
+	spec := cluster.Spec{Name: "kubernetes", Network: d.opt.Rules.Spec.Network}
 	for _, name := range d.order {
 		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
 	}
