@@ -179,6 +179,24 @@ func (p *Pattern) UnmarshalText(b []byte) error {
 	return err
 }
 
+// Text is the traffic in words: "ring of 553 MB an iteration, 120ms of computing"; "": nothing is known.
+func (t *Traffic) Text() string {
+	if t.Pattern == NoTraffic {
+		return ""
+	}
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	size, unit := float64(t.Bytes), 0
+	for size >= 1000 && unit < len(units)-1 {
+		size, unit = size/1000, unit+1
+	}
+	text := fmt.Sprintf("%s of %.3g %s an iteration, %v of computing", t.Pattern, size,
+		units[unit], t.Compute.Round(time.Microsecond))
+	if t.Overlap > 0 {
+		text += fmt.Sprintf(", %.3g %% of it overlapped", float64(t.Overlap)/10)
+	}
+	return text
+}
+
 // Check says what is wrong with a statement of traffic; nil: nothing.
 func (t *Traffic) Check() error {
 	switch {

@@ -55,7 +55,7 @@ func (m *Machine) present() show.Sample {
 func (m *Machine) Overview() show.Overview {
 	o := show.Overview{At: m.opt.Now().UTC(), Counts: map[string]int{}, Nodes: m.Nodes(), Queues: m.Queues(),
 		Running: []show.Job{}, Waiting: []show.Job{}}
-	o.Left = show.LeftOf(o.Nodes)
+	o.Left, o.Links = show.LeftOf(o.Nodes), m.Links()
 	o.Series = append(m.series.List(), m.present())
 	seen := m.outlook.Latest(foresight.AnyJob, waitToList)
 	line := m.line(seen)

@@ -32,6 +32,11 @@ func (m *Machine) Job(ctx context.Context, id int) (show.Job, error) {
 	if j := m.jobs[cluster.JobID(id)]; j != nil && j.Stored() {
 		v := m.view(j)
 		m.mu.RUnlock()
+		if m.opt.Rules.Spec.Network != nil {
+			m.mu.Lock()
+			m.addNetwork(&v)
+			m.mu.Unlock()
+		}
 		return v, nil
 	}
 	m.mu.RUnlock()
@@ -173,6 +178,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 	m.eng.Look(now)
 	y := m.eng.WhyForeseen(j.ID, seen.Ends(now))
 	w := show.Why{Job: m.view(j), Blockers: y.Blockers, Holders: y.Holders, Text: y.Text}
+	m.addNetwork(&w.Job)
 	w.Job.Position = y.Ahead + 1
 	if j.noWay != "" {
 		w.Blockers, w.Text = append([]string{j.noWay}, w.Blockers...), j.noWay+"; "+w.Text

@@ -108,6 +108,7 @@ type state struct {
 	build, jobs, oldest, gpus, ratio, ready, idle     *prometheus.Desc
 	free, usable                                      *prometheus.Desc
 	queueHolds, queueOwed, queueLimit, queueJobs, cap *prometheus.Desc
+	link                                              *prometheus.Desc
 }
 
 func newState(m *local.Machine, info Info) *state {
@@ -132,7 +133,10 @@ func newState(m *local.Machine, info Info) *state {
 		queueHolds: desc("muster_queue_allocated_gpus", "GPUs that a queue's jobs hold.", "queue"),
 		queueOwed:  desc("muster_queue_guarantee_gpus", "GPUs that a queue is owed.", "queue"),
 		queueLimit: desc("muster_queue_limit_gpus", "GPUs that a queue may hold at most; +Inf: no limit.", "queue"),
-		queueJobs:  desc("muster_queue_jobs", "Jobs of a queue, pending or running.", "queue", "state")}
+		queueJobs:  desc("muster_queue_jobs", "Jobs of a queue, pending or running.", "queue", "state"),
+		link: desc("muster_link_load_ratio",
+			"Part of a link's rate that jobs take by the model of the network, by class of traffic (0: none).", "link",
+			"class")}
 }
 
 // Describe implements prometheus.Collector.
@@ -179,6 +183,11 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	put(s.usable, gpus(usable))
 	if well := allocated + free; well > 0 {
 		put(s.ratio, float64(held)/float64(cluster.Whole)/float64(well))
+	}
+	for _, l := range s.m.Links() {
+		for _, c := range l.Classes {
+			put(s.link, c.Load, l.Name, strconv.Itoa(c.Class))
+		}
 	}
 	for _, q := range s.m.Queues() {
 		put(s.queueHolds, gpus(q.Used), q.Name)

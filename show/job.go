@@ -177,12 +177,39 @@ type Network struct {
 	Class  int          `json:"class,omitempty" doc:"1 is the most urgent; 0: none"`
 	DSCP   string       `json:"dscp,omitempty" doc:"Of its class"`
 	Marks  string       `json:"marks,omitempty" doc:"What became of marking what it sends over TCP and UDP: applied, or not, and why"`
-	Verbs  string       `json:"verbs" doc:"What holds for InfiniBand and RoCE, whose libraries read their settings when the job starts"`
+	Verbs  string       `json:"verbs,omitempty" doc:"What holds for InfiniBand and RoCE, whose libraries read their settings when the job starts"`
 	Spread int          `json:"spread,omitempty" doc:"Connections of each pair of ranks"`
 	Path   string       `json:"path,omitempty" doc:"What became of the choice of paths"`
 	Shift  ask.Duration `json:"shift,omitempty" doc:"Its iterations begin so long after multiples of period"`
 	Period ask.Duration `json:"period,omitempty"`
 	Slots  string       `json:"slots,omitempty" doc:"Whether they do, as it reports"`
+
+	Traffic string       `json:"traffic,omitempty" doc:"What it transmits in an iteration, as far as that is known"`
+	Source  string       `json:"source,omitempty" doc:"From where that is known: measured, stated by the job, of its model"`
+	Alone   ask.Duration `json:"alone,omitempty" doc:"Time of an iteration without other jobs on its links, by the model of the network"`
+	Takes   ask.Duration `json:"takes,omitempty" doc:"... and beside those that run"`
+	Loses   []Loss       `json:"loses,omitempty" doc:"Jobs that slow it on the network, the worst first"`
+}
+
+// Loss is what a job loses to another on the network.
+type Loss struct {
+	Job  int          `json:"job"`
+	Link string       `json:"link" doc:"The busiest that they share"`
+	Lost ask.Duration `json:"lost" doc:"How much shorter its iteration would be without that job"`
+}
+
+// Link is one direction of a link of the network, and what the running jobs put on it by the model.
+type Link struct {
+	Name    string      `json:"name"`
+	Rate    int64       `json:"rate" doc:"Bits per second"`
+	Load    float64     `json:"load" doc:"Part of the rate"`
+	Classes []ClassLoad `json:"classes" doc:"... by class of traffic"`
+}
+
+// ClassLoad is the part of a link's rate that a class of traffic takes.
+type ClassLoad struct {
+	Class int     `json:"class" doc:"1 is the most urgent; 0: none"`
+	Load  float64 `json:"load"`
 }
 
 // Why says what keeps a job from starting, and what would change that.

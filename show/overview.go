@@ -35,5 +35,6 @@ type Overview struct {
 	Queues  []Queue        `json:"queues"`
 	Running []Job          `json:"running" doc:"Jobs that are not waiting, the first hundred"`
 	Waiting []Job          `json:"waiting" doc:"The first in line, with place and expected start"`
+	Links   []Link         `json:"links,omitempty" doc:"Of the network, the busiest first, where it is described and jobs transmit"`
 	Series  []Sample       `json:"series" doc:"The last hour, since the daemon started"`
 }

@@ -6,7 +6,6 @@ package traffic
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"

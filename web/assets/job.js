@@ -158,6 +158,15 @@ function pods(j) {
   return section("Pods", table("Pods", ["Pod", "State", "Node", ["GPUs", 1]], el("tbody", null, r), "slim"), j.tasks.length > 200 ? el("p", { class: "sub", text: `and ${j.tasks.length - 200} more` }) : null);
 }
 
+/* network says in which class a job's traffic is, and what it loses to which others. */
+function network(n) {
+  const said = [];
+  if (n.class) said.push(`class ${n.class}`);
+  if (n.slots) said.push(`slots: ${n.slots}`);
+  if (n.loses?.length) said.push(`an iteration takes ${n.takes} instead of ${n.alone}, because of ${n.loses.map((l) => `job ${l.job} (${l.link})`).join(", ")}`);
+  return said.join("; ");
+}
+
 function facts(j) {
   const s = j.submission, list = [], tasks = Math.max(1, s.tasks || 0);
   const add = (name, v) => { if (v !== undefined && v !== null && v !== "" && v !== 0) list.push(el("div", null, el("dt", { text: name }), el("dd", null, v))); };
@@ -165,6 +174,8 @@ function facts(j) {
   add("GPU memory", s.gpu_memory && mib(s.gpu_memory));
   add("Gets", j.sharing);
   add("GPU types", s.gpu_types?.join(", "));
+  add("Transmits", j.network?.traffic && `${j.network.traffic} (${j.network.source})`);
+  add("On the network", j.network && network(j.network));
   add("CPU cores", s.cpu && gpus(s.cpu * tasks));
   add("Memory", s.ram && mib(s.ram * tasks));
   add("Elastic", (s.min_tasks || s.max_tasks) && `${s.min_tasks || 1} to ${s.max_tasks || tasks} tasks`);

@@ -5,9 +5,11 @@ import { hour } from "./plots.js";
 export function overview({ box }) {
   const parts = {
     head: el("div", { class: "head" }), acts: el("div", { class: "acts", role: "group", "aria-label": "The node" }), refused: el("div"), figures: el("dl", { class: "figures" }), left: el("div"), chart: el("div", { class: "chart" }),
-    gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"),
+    gpus: el("ul", { class: "gpus" }), queues: el("tbody"), running: el("tbody"), waiting: el("tbody"), state: el("div"), links: el("tbody"),
   };
   const plot = hour(parts.chart);
+  const network = section("Network", table("Links, the busiest first", ["Link", "Rate", ["Load", 1], ""], parts.links, "slim"));
+  network.hidden = true;
   // First what people look for: how full it is, which jobs run and wait. Then what the devices do, and last what changes the node.
   box.append(parts.head, parts.state, parts.figures,
     el("div", { class: "pair" },
@@ -15,6 +17,7 @@ export function overview({ box }) {
       section("Next in line", table("Waiting jobs, the next first", [["", 1], "Job", ["GPUs", 1], "Expected start"], parts.waiting, "slim"), el("a", { href: "/jobs?state=pending", "data-link": true, text: "all waiting" }))),
     section("GPUs", parts.gpus, parts.left),
     section("The last hour", parts.chart),
+    network,
     section("Queues", table("Queues", ["Queue", "", ["Holds", 1], ["Fair share", 1], ["Guarantee", 1], ["Limit", 1], ["Running", 1], ["Waiting", 1]], parts.queues, "queues")),
     parts.acts, parts.refused);
   fill(parts.head, el("h1", { text: "Overview" }));
@@ -59,6 +62,8 @@ export function overview({ box }) {
     rows(parts.queues, o.queues, (q) => q.name, (q) => queue(q, count * 1000, o.queues));
     rows(parts.running, o.running.slice(0, 12), (j) => j.id, running);
     rows(parts.waiting, o.waiting.slice(0, 12), (j) => j.id, waiting);
+    network.hidden = !o.links?.length;
+    rows(parts.links, (o.links || []).slice(0, 12), (l) => l.name, link);
     empty(parts.running, 4, "Nothing runs.");
     empty(parts.waiting, 4, "Nothing waits.");
     empty(parts.queues, 8, "No queues.");
@@ -199,4 +204,15 @@ function running(j) {
 function waiting(j) {
   return el("tr", null, el("td", { class: "n", text: j.position }), who(j), el("td", { class: "n", text: asked(j.submission) }),
     el("td", null, j.expected ? el("span", null, ...startOf(j)) : el("span", { class: "muted", text: "not in sight" })));
+}
+
+/* link is a row of one direction of a link: its rate, and what of it each class of traffic takes. */
+function link(l) {
+  const bar = el("span", { class: "linkbar", title: l.classes.map((c) => `${c.class ? `class ${c.class}` : "no class"}: ${(100 * c.load).toFixed(1)} %`).join(", ") });
+  for (const c of l.classes) {
+    const part = el("span", { class: c.class ? `class${Math.min(c.class, 3)}` : "" });
+    part.style.width = `${Math.min(100, 100 * c.load)}%`;
+    bar.append(part);
+  }
+  return el("tr", {}, el("td", { text: l.name }), el("td", { text: `${num(l.rate / 1e9)} Gbit/s` }), el("td", { class: "n", text: `${(100 * l.load).toFixed(1)} %` }), el("td", {}, bar));
 }
