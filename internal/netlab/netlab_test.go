@@ -154,7 +154,8 @@ func TestClassesGiveBack(t *testing.T) {
 	}
 	time.Sleep(time.Second)
 	treated := measure(5*time.Second, out1, out2)
-	for try := 0; try < 3 && slices.Max(treated) > slices.Max(untreated)*85/100; try++ { // other programs may disturb it
+	// other programs may disturb a measurement
+	for try := 0; try < 3 && slices.Max(treated) > slices.Max(untreated)*85/100; try++ {
 		for i, m := range measure(5*time.Second, out1, out2) {
 			treated[i] = min(treated[i], m)
 		}
