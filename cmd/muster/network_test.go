@@ -44,6 +44,16 @@ func (d *daemon) reduces(name, script string, compute time.Duration, mib float64
 	return file
 }
 
+// progressOf is what a job reports, as JSON.
+func (d *daemon) progressOf(id int) string {
+	var j api.Job
+	if err := json.Unmarshal([]byte(d.must("show", fmt.Sprint(id))), &j); err != nil {
+		d.t.Fatal(err)
+	}
+	text, _ := json.Marshal(j.Progress)
+	return string(text)
+}
+
 func (d *daemon) networkOf(id int) (n api.Network) {
 	d.t.Helper()
 	var j api.Job
@@ -250,7 +260,7 @@ func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration)
 			b.Fatal(err)
 		}
 		took = append(took, netlab.Median(list, from, time.Now()))
-		b.Logf("%s, %s: %+v", policy, path, d.networkOf(i+1))
+		b.Logf("%s, %s: %+v %s", policy, path, d.networkOf(i+1), d.progressOf(i+1))
 	}
 	for i := range jobs {
 		d.must("cancel", fmt.Sprint(i+1))

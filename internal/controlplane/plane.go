@@ -147,6 +147,7 @@ func (p *Plane) apiserver(etcd string, opt Options) {
 	p.port = freePort(p.t)
 	tokens := p.file("tokens.csv", []byte(adminToken+",admin,admin,"+group+"\n"))
 	args := []string{"--etcd-servers", etcd, "--secure-port", strconv.Itoa(p.port), "--bind-address", "127.0.0.1",
+		"--advertise-address", "127.0.0.1", // without it there has to be a default route
 		"--endpoint-reconciler-type", "none",
 		"--tls-cert-file", p.path("api.crt"), "--tls-private-key-file", p.path("api.key"), "--token-auth-file", tokens,
 		"--client-ca-file", p.path("ca.crt"), "--requestheader-client-ca-file", p.path("proxy-ca.crt"),
