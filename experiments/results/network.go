@@ -12,9 +12,13 @@ import (
 
 // Network sets what is published of traffic policies beside ours.
 func Network(ctx context.Context, traces string) (Table, error) {
-	t := Table{Title: "The network: Sincronia's coflows", Tolerance: 1e-5,
+	t := Table{Title: "The network: coflows, the parts of Crux, and every policy on the same mixes", Tolerance: 1e-5,
 		About: "What publications say of scheduling communication, computed again."}
-	return t, t.coflows(traces)
+	if err := t.coflows(traces); err != nil {
+		return t, err
+	}
+	t.crux(ctx, cruxCases)
+	return t, t.traffic(ctx, cruxCases, 300)
 }
 
 // publishedCoflows are mean completion times that the simulator published with Sincronia prints for coflow500.txt,

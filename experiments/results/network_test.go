@@ -4,28 +4,95 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestNetwork: the figures of Sincronia's simulator are ours to the digit, and the page is the one in the repository.
-func TestNetwork(t *testing.T) {
+// TestCoflowPage: the figures of Sincronia's simulator are ours to the digit, and the page in the repository has them.
+func TestCoflowPage(t *testing.T) {
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/coflow/coflow500.txt")))
-	tab, err := Network(context.Background(), traces)
-	if err != nil {
+	var tab Table
+	if err := tab.coflows(traces); err != nil {
 		t.Fatal(err)
 	}
+	tab.Tolerance = 1e-5
 	for _, r := range tab.Failed() {
 		t.Errorf("%s, %s: published %g, ours %g", r.Case, r.Figure, r.Published, r.Ours)
 	}
-	var b strings.Builder
-	if err := tab.Write(&b); err != nil {
+	page, err := os.ReadFile("../../docs/results/network.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/results/network.md")
-	if err != nil || string(page) != b.String() {
-		t.Errorf("docs/results/network.md is not what make results writes (%v)", err)
+	for _, s := range tab.Sections {
+		for _, cells := range s.Cells {
+			if !strings.Contains(string(page), "| "+strings.Join(cells, " | ")+" |\n") {
+				t.Errorf("docs/results/network.md lacks %v", cells)
+			}
+		}
+	}
+}
+
+// cell is a figure of a section, found by what its row begins with.
+func cell(t *testing.T, s *Section, column int, first ...string) float64 {
+	t.Helper()
+	for _, c := range s.Cells {
+		if strings.Join(c[:len(first)], "|") == strings.Join(first, "|") {
+			v, err := strconv.ParseFloat(strings.TrimSuffix(c[column], " %"), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v
+		}
+	}
+	t.Fatalf("%s: no row %v", s.Title, first)
+	return 0
+}
+
+// TestCruxParts: on 90 of the small cases, Crux' parts are near the best of all choices, as published, and what the
+// page says of its factors holds.
+func TestCruxParts(t *testing.T) {
+	var tab Table
+	tab.crux(context.Background(), 90)
+	if len(tab.Rows) != 3 {
+		t.Fatalf("%+v", tab.Rows)
+	}
+	for _, r := range tab.Rows {
+		if r.Ours < r.Published {
+			t.Errorf("%s: %v %%, published %v %%", r.Case, r.Ours, r.Published)
+		}
+	}
+	s := &tab.Sections[0]
+	if crux, plain := cell(t, s, 4, "order"), cell(t, s, 4, "", "intensity alone"); plain < crux {
+		t.Errorf("intensity alone reaches %v %%, Crux %v %%", plain, crux)
+	}
+	if two := cell(t, s, 4, "order of two"); two < 99.9 {
+		t.Errorf("of two jobs, Crux reaches %v %%", two)
+	}
+}
+
+// TestTrafficMixes: on mixes of each kind no policy gets more computed than muster, or is faster, in the mean.
+func TestTrafficMixes(t *testing.T) {
+	var tab Table
+	if err := tab.traffic(context.Background(), 40, 40); err != nil {
+		t.Fatal(err)
+	}
+	s := &tab.Sections[0]
+	for at := 0; at < len(s.Cells); at += 6 {
+		own := s.Cells[at+5]
+		for _, c := range s.Cells[at : at+5] {
+			for k := 2; k < 4; k++ {
+				a, err := strconv.ParseFloat(strings.TrimSuffix(c[k], " %"), 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, _ := strconv.ParseFloat(strings.TrimSuffix(own[k], " %"), 64)
+				if a > b+.005 {
+					t.Errorf("%s: %v, muster %v", s.Cells[at][0], c, own)
+				}
+			}
+		}
 	}
 }

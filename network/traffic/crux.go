@@ -12,21 +12,24 @@ import (
 	"github.com/muster-gpu/muster/network/flow"
 )
 
-// crux puts jobs by GPU intensity: paths, priorities, and their compression to the classes that there are (Cao et al.,
+// Crux puts jobs by GPU intensity: paths, priorities, and their compression to the classes that there are (Cao et al.,
 // "Crux: GPU-Efficient Communication Scheduling for Deep Learning Training", SIGCOMM'24, section 4).
-type crux struct {
+type Crux struct {
 	clip    float64 // bounds the factor of a priority to 1/clip … clip
 	factors map[[6]time.Duration]float64
 }
 
-// published leaves factors as they are.
-const published = math.MaxFloat64
+// Published leaves factors as they are.
+const Published = math.MaxFloat64
 
-func newCrux(clip float64) *crux { return &crux{clip: clip, factors: map[[6]time.Duration]float64{}} }
+// NewCrux bounds the factors of priorities to 1/clip … clip; with 1 priorities are plain intensities.
+func NewCrux(clip float64) *Crux { return &Crux{clip: clip, factors: map[[6]time.Duration]float64{}} }
 
-func (c *crux) Name() string { return "crux" }
+// Name implements Policy.
+func (c *Crux) Name() string { return "crux" }
 
-func (c *crux) Treat(f Fabric, jobs []Job) []cluster.Treatment {
+// Treat implements Policy.
+func (c *Crux) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := choosePaths(f, jobs)
 	on := loads(jobs, ts)
 	for _, group := range Components(on) {
@@ -96,7 +99,7 @@ func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 }
 
 // priorities are intensities times factors against the job with the most traffic (section 4.3).
-func (c *crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 {
+func (c *Crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 {
 	p := intensities(f, jobs, on)
 	reference, most := 0, time.Duration(-1)
 	for i := range jobs {
@@ -113,6 +116,12 @@ func (c *crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 
 	return p
 }
 
+// Priorities are the jobs' intensities and priorities on the paths that they choose.
+func (c *Crux) Priorities(f Fabric, jobs []Job) (intensity, priority []float64) {
+	on := loads(jobs, choosePaths(f, jobs))
+	return intensities(f, jobs, on), c.priorities(f, jobs, on)
+}
+
 // lone is a job on a link of its own.
 type lone struct{ compute, release, send time.Duration }
 
@@ -120,7 +129,7 @@ func alone(j *Job, send time.Duration) lone { return lone{j.Compute, j.Release, 
 
 func (l lone) iteration() time.Duration { return max(l.compute, l.release+l.send) }
 
-func (c *crux) factor(r, j lone) float64 {
+func (c *Crux) factor(r, j lone) float64 {
 	key := [6]time.Duration{r.compute, r.release, r.send, j.compute, j.release, j.send}
 	k, known := c.factors[key]
 	if !known {
@@ -144,7 +153,7 @@ func factor(r, j lone, window time.Duration) float64 {
 	case dr <= 0 && dj <= 0, dr < r.send && dj < j.send:
 		return 1
 	case dr <= 0:
-		return published
+		return Published
 	}
 	return max(0, float64(dj)) / float64(dr)
 }

@@ -67,7 +67,7 @@ var list = []Info{
 	{"cassini", "jobs that share a link are shifted in time, so that they transmit in turn", "CASSINI, NSDI'24",
 		func() Policy { return cassini{} }},
 	{"crux", "paths and classes by GPU intensity: computing per time on the network", "Crux, SIGCOMM'24",
-		func() Policy { return newCrux(published) }},
+		func() Policy { return NewCrux(Published) }},
 	{"muster", "plays what the others would do on a model of the network, takes the best, and improves it", "Muster",
 		func() Policy { return newMuster() }},
 }

@@ -206,7 +206,7 @@ func TestPriorityOrder(t *testing.T) {
 				t.Errorf("%s: factor of %d: %v, want %v", c.Name, i, k, c.K[i])
 			}
 		}
-		ts := newCrux(published).Treat(f, jobs)
+		ts := NewCrux(Published).Treat(f, jobs)
 		fair := slices.Clone(ts)
 		for i := range ts {
 			if ts[i].Class != 1+c.Level[i] {
