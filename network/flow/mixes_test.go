@@ -12,8 +12,8 @@ import (
 )
 
 // What was measured of jobs on a real link (gloo over TCP, 200 Mbit/s, strict priorities by DSCP; the last pass of each
-// mix) is predicted within 10 % with priorities and within 15.5 % without. An iteration's computing takes 3 ms more than
-// stated, and a MiB 46 ms. Mixes with a shift that nothing held are left out: they drift.
+// mix) is predicted within 10 % with priorities and within 15.5 % without. An iteration's computing takes 3 ms more
+// than stated, and a MiB 46 ms. Mixes with a shift that nothing held are left out: they drift.
 func TestMeasuredMixes(t *testing.T) {
 	f, err := os.Open("testdata/mixes.csv")
 	if err != nil {

@@ -37,10 +37,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 			To: jobs[i].Release + t}
 		shortest = min(shortest, rings[k].Iteration)
 	}
-	step := grid(shortest)
-	for k := range rings {
-		rings[k].Iteration = (rings[k].Iteration + step - 1) / step * step
-	}
+	evenOut(rings, grid(shortest))
 	var shifts []LinkShifts
 	for _, l := range contended(f, on, group) {
 		mine := make([]Ring, len(l.jobs))
@@ -69,6 +66,34 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 		if t >= 0 {
 			ts[group[k]].Period, ts[group[k]].Shift = periods[k], t
 		}
+	}
+}
+
+// evenOut lengthens iterations by at most a twentieth, so that their least common multiple is small: jobs of about the
+// same length get the same one, others a multiple of a step.
+func evenOut(rings []Ring, step time.Duration) {
+	order := make([]int, len(rings))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rings[b].Iteration, rings[a].Iteration) })
+	longest, shortest := rings[order[0]].Iteration, rings[order[len(order)-1]].Iteration
+	if longest <= shortest+shortest/20 {
+		step = time.Millisecond // there is one period
+	}
+	var used []time.Duration // descending
+	for _, k := range order {
+		own := rings[k].Iteration
+		period := (own + step - 1) / step * step
+		for _, p := range used {
+			if p >= own && p <= own+own/20 {
+				period = p // the shortest that is used already
+			}
+		}
+		if !slices.Contains(used, period) {
+			used = append(used, period)
+		}
+		rings[k].Iteration = period
 	}
 }
 

@@ -421,3 +421,26 @@ func TestAffinity(t *testing.T) {
 		t.Errorf("%d cases", len(v.Cases))
 	}
 }
+
+// Jobs whose iterations are about as long get one period, so that one shift keeps them apart for good.
+func TestEvenOut(t *testing.T) {
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	for _, c := range []struct{ given, want []int64 }{
+		{[]int64{243, 252}, []int64{252, 252}}, {[]int64{250, 250}, []int64{250, 250}},
+		{[]int64{100, 152}, []int64{100, 155}},
+		{[]int64{249, 241, 501}, []int64{250, 250, 510}},
+	} {
+		var rings []Ring
+		for _, g := range c.given {
+			rings = append(rings, Ring{Iteration: ms(g)})
+		}
+		shortest := slices.MinFunc(rings, func(a, b Ring) int { return int(a.Iteration - b.Iteration) }).Iteration
+		evenOut(rings, grid(shortest))
+		for i, r := range rings {
+			own := ms(c.given[i])
+			if r.Iteration != ms(c.want[i]) || r.Iteration < own || r.Iteration > own+own/10 {
+				t.Errorf("%v ms: period %d is %v, want %d ms", c.given, i, r.Iteration, c.want[i])
+			}
+		}
+	}
+}
