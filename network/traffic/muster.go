@@ -85,8 +85,7 @@ func (m *muster) onPaths(f Fabric, jobs []Job, paths []cluster.Treatment, on [][
 // mostShifted bounds the groups in which shifts are tried: with many jobs there is no common circle.
 const mostShifted = 16
 
-// otherPaths tries what the others do in small groups of jobs that share a link under any of the treatments, and for
-// each job by itself, which several paths may suit better than one.
+// otherPaths tries what the others do in small groups of jobs that share a link under any of the treatments.
 func (m *muster) otherPaths(f Fabric, jobs []Job, alone []time.Duration, ts []cluster.Treatment,
 	on [][]network.Bytes) []cluster.Treatment {
 	all := [][]cluster.Treatment{ts}
@@ -100,19 +99,7 @@ func (m *muster) otherPaths(f Fabric, jobs []Job, alone []time.Duration, ts []cl
 			on[i] = append(on[i], jobs[i].Demand.On(&other[i])...)
 		}
 	}
-	groups := Components(on)
-	grouped := make([]bool, len(jobs))
-	for _, group := range groups {
-		for _, i := range group {
-			grouped[i] = true
-		}
-	}
-	for i := range jobs {
-		if !grouped[i] && jobs[i].Demand.Choices() > 0 {
-			groups = append(groups, []int{i})
-		}
-	}
-	for _, group := range groups {
+	for _, group := range Components(on) {
 		if len(group) > mostExchanged {
 			continue
 		}
@@ -151,7 +138,7 @@ func (g *group) take(list [][]cluster.Treatment, ts []cluster.Treatment, at []in
 			best, value = try, v
 		}
 	}
-	if len(at) > 1 && len(at) <= mostExchanged && g.f.Classes > 1 {
+	if len(at) <= mostExchanged && g.f.Classes > 1 {
 		best = g.exchange(best, value)
 	}
 	for k, i := range at {
@@ -184,7 +171,8 @@ func (g *group) exchange(ts []cluster.Treatment, value float64) []cluster.Treatm
 }
 
 // worth is what a group gets done in a second: GPU-seconds of computing, and GPUs times speed, where a job alone on the
-// network has the speed 1.
+// paths that Crux chooses has the speed 1. None is counted as faster: what a job gained by several paths would
+// pay for others that wait.
 type worth struct{ computing, speed float64 }
 
 func (g *group) worth(ts []cluster.Treatment) (w worth) {
@@ -193,7 +181,7 @@ func (g *group) worth(ts []cluster.Treatment) (w worth) {
 		list[i] = g.jobs[i].As(&ts[i])
 	}
 	for i, t := range g.m.known.Steady(g.f, list) {
-		perSecond := float64(g.jobs[i].GPUs) / float64(max(t, time.Nanosecond))
+		perSecond := float64(g.jobs[i].GPUs) / float64(max(t, g.alone[i]))
 		w.computing += perSecond * float64(g.jobs[i].Compute)
 		w.speed += perSecond * float64(g.alone[i])
 	}

@@ -39,9 +39,10 @@ func measure(f Fabric, jobs []Job, ts, base []cluster.Treatment) (w worth) {
 	}
 	for i, t := range flow.Steady(f, list) {
 		j := &jobs[i]
-		part := float64(j.GPUs) / gpus / float64(t)
+		alone := max(j.Compute, j.Release+network.Alone(f, j.Demand.On(&base[i])))
+		part := float64(j.GPUs) / gpus / float64(max(t, alone))
 		w.computing += part * float64(j.Compute)
-		w.speed += part * float64(max(j.Compute, j.Release+network.Alone(f, j.Demand.On(&base[i]))))
+		w.speed += part * float64(alone)
 	}
 	return w
 }
