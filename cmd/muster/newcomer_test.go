@@ -143,7 +143,9 @@ func TestArrayVerbs(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB")
 	d.must("submit", "--gpus", "1", "--array", "0-2", "-o", "/dev/null", "--", "sleep", "1000")
-	d.untilSays(`"state": "running"`, "show", "2")
+	for _, element := range []string{"1", "2"} {
+		d.untilSays(`"state": "running"`, "show", element)
+	}
 	if out := d.must("suspend", "1"); strings.Count(out, "suspended") != 2 {
 		t.Errorf("two of three elements run:\n%s", out)
 	}
