@@ -636,7 +636,13 @@ func TestServiceVotes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must("service", "apply", path)
-	ask := func() string {
+	last := ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last answer: %s; %+v", last, s.show("vision"))
+		}
+	})
+	once := func() string {
 		resp, err := http.Post(s.url+"/v2/models/vision/infer", "application/json", strings.NewReader(
 			`{"inputs":[{"name":"x","datatype":"FP32","shape":[1,8],"data":[1,2,3,4,5,6,7,8]}]}`))
 		if err != nil {
@@ -648,6 +654,10 @@ func TestServiceVotes(t *testing.T) {
 			return resp.Status + string(body)
 		}
 		return resp.Header.Get("X-Muster-Votes")
+	}
+	ask := func() string {
+		last = once()
+		return last
 	}
 	s.eventually("three vote", func() bool { return ask() == "3" })
 	s.killReplica(s.show("vision").Replicas[0].Port)
