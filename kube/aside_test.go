@@ -374,7 +374,12 @@ func (g *garbage) plan() string {
 }
 
 func (g *garbage) spoilPod(p *v1.Pod) {
-	for _, key := range append(slices.Clone(terms.Own), AnnotationEvery, AnnotationSum, AnnotationBefore) {
+	if len(p.Annotations) > 0 || len(p.Name)%3 == 0 { // not drawn, so that what else is drawn stays the same
+		p.Annotations[AnnotationTraffic] = []string{"{pattern: ring, bytes: 1GB, compute: 1s}",
+			"{pattern: " + p.Name}[len(p.Name)%2]
+	}
+	known := slices.DeleteFunc(slices.Clone(terms.Own), func(key string) bool { return key == AnnotationTraffic })
+	for _, key := range append(known, AnnotationEvery, AnnotationSum, AnnotationBefore) {
 		if g.IntN(8) == 0 {
 			p.Annotations[key] = g.text()
 		}
