@@ -82,7 +82,8 @@ func TestHistory(t *testing.T) {
 		return one && two
 	})
 	job, did, _ := h.has("default/a-2 completed")
-	if did < first.Done+1900*time.Millisecond || // the clocks of pod and test differ by little job.Submit != first.Spec.Submit || job.Tier != cluster.BestEffort ||
+	// the clocks of pod and test differ by little
+	if did < first.Done+1900*time.Millisecond || job.Submit != first.Spec.Submit || job.Tier != cluster.BestEffort ||
 		len(job.Partitions) > 0 || job.NoRequeue || job.Checkpoint.Interval != time.Second || job.GPUs() != 4 {
 		b.Errorf("%v after %v: %+v", did, first.Done, job)
 	}
