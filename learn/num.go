@@ -11,22 +11,13 @@ import (
 )
 
 // Rand is a seeded random source (SplitMix64). The zero value is the source of seed 0.
-type Rand struct{ state uint64 }
+type Rand struct{ splitmix.Source }
 
 // NewRand returns the source of a seed.
-func NewRand(seed uint64) *Rand { return &Rand{seed} }
-
-// Uint64 returns 64 random bits.
-func (r *Rand) Uint64() uint64 {
-	r.state += splitmix.Step
-	return splitmix.Mix(r.state)
-}
+func NewRand(seed uint64) *Rand { return &Rand{*splitmix.NewSource(seed)} }
 
 // Float returns a number in [0, 1).
 func (r *Rand) Float() float64 { return float64(float64(r.Uint64()>>11) / (1 << 53)) }
-
-// Int returns a number in [0, n); n must be positive.
-func (r *Rand) Int(n int) int { return int(r.Uint64() % uint64(n)) }
 
 // Norm returns a number of mean 0 and variance 1: the sum of twelve uniform ones less six, which needs no
 // transcendental function (and is never beyond six deviations).

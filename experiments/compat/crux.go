@@ -29,33 +29,28 @@ type Unit struct{}
 // Capacity is that of any link.
 func (Unit) Capacity(network.LinkID) int64 { return 1e9 }
 
-type draws struct{ state uint64 }
-
-func (d *draws) n(k int) int {
-	d.state += splitmix.Step
-	return int(splitmix.Mix(d.state) % uint64(k))
-}
+type draws struct{ *splitmix.Source }
 
 // job draws computing and transmission of 1 to 8 seconds, of which computing overlaps by half or not, on 1 to 32 GPUs.
-func (d *draws) job() traffic.Job {
-	c, m := time.Duration(1+d.n(8))*time.Second, int64(1+d.n(8))*1e9
+func (d draws) job() traffic.Job {
+	c, m := time.Duration(1+d.Int(8))*time.Second, int64(1+d.Int(8))*1e9
 	j := traffic.Job{Compute: c, Release: c / 2}
-	if d.n(2) == 1 {
+	if d.Int(2) == 1 {
 		j.Release = c
 	}
-	j.GPUs = 1 << d.n(6)
+	j.GPUs = 1 << d.Int(6)
 	j.Demand.Parts = []network.Part{{Bytes: m}}
 	return j
 }
 
 // NewCruxCase draws a case.
 func NewCruxCase(number int) *CruxCase {
-	d := draws{state: 1000 + uint64(number)}
-	d.n(1)
-	c := &CruxCase{Spines: 2 + d.n(2)}
-	for i := range 3 + d.n(3) {
-		from := d.n(3)
-		to := (from + 1 + d.n(2)) % 3
+	d := draws{splitmix.NewSource(1000 + uint64(number))}
+	d.Int(1)
+	c := &CruxCase{Spines: 2 + d.Int(2)}
+	for i := range 3 + d.Int(3) {
+		from := d.Int(3)
+		to := (from + 1 + d.Int(2)) % 3
 		j := d.job()
 		j.ID = cluster.JobID(i)
 		bytes := j.Demand.Parts[0].Bytes
@@ -69,13 +64,13 @@ func NewCruxCase(number int) *CruxCase {
 		j.Demand = network.Demand{Parts: []network.Part{{Bytes: bytes, Paths: []network.Path{{0}}}}}
 		c.OneLink = append(c.OneLink, j)
 	}
-	c.Classes = 2 + d.n(2)
-	for range 4 + d.n(3) {
+	c.Classes = 2 + d.Int(2)
+	for range 4 + d.Int(3) {
 		j := d.job()
-		first := d.n(3)
+		first := d.Int(3)
 		path := network.Path{network.LinkID(first)}
-		if d.n(2) == 1 {
-			path = append(path, network.LinkID((first+1+d.n(2))%3))
+		if d.Int(2) == 1 {
+			path = append(path, network.LinkID((first+1+d.Int(2))%3))
 		}
 		j.Demand.Parts[0].Paths = []network.Path{path}
 		c.Classify = append(c.Classify, j)

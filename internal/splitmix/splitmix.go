@@ -10,3 +10,18 @@ func Mix(x uint64) uint64 {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
+
+// Source is a seeded source of random numbers. The zero value is that of seed 0.
+type Source struct{ state uint64 }
+
+// NewSource returns the source of a seed.
+func NewSource(seed uint64) *Source { return &Source{seed} }
+
+// Uint64 returns 64 random bits.
+func (s *Source) Uint64() uint64 {
+	s.state += Step
+	return Mix(s.state)
+}
+
+// Int returns a number in [0, n); n must be positive.
+func (s *Source) Int(n int) int { return int(s.Uint64() % uint64(n)) }

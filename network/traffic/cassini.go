@@ -33,7 +33,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 	shortest := time.Duration(math.MaxInt64)
 	for k, i := range group {
 		t := network.Alone(f, on[i])
-		rings[k] = Ring{Iteration: max(jobs[i].Compute, jobs[i].Release+t), From: jobs[i].Release,
+		rings[k] = Ring{Iteration: loneOf(&jobs[i], t).iteration(), From: jobs[i].Release,
 			To: jobs[i].Release + t}
 		shortest = min(shortest, rings[k].Iteration)
 	}
@@ -72,10 +72,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 // evenOut lengthens iterations by at most a twentieth, so that their least common multiple is small: jobs of about the
 // same length get the same one, others a multiple of a step.
 func evenOut(rings []Ring, step time.Duration) {
-	order := make([]int, len(rings))
-	for k := range order {
-		order[k] = k
-	}
+	order := upTo(len(rings))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rings[b].Iteration, rings[a].Iteration) })
 	longest, shortest := rings[order[0]].Iteration, rings[order[len(order)-1]].Iteration
 	if longest <= shortest+shortest/20 {

@@ -34,7 +34,8 @@ func (c *Crux) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	on := loads(jobs, ts)
 	for _, group := range Components(on) {
 		some, load := pick(jobs, group), pick(on, group)
-		for i, level := range compress(f.Classes, dag(c.priorities(f, some, load), intensities(f, some, load), load)) {
+		in := intensities(f, some, load)
+		for i, level := range compress(f.Classes, dag(c.priorities(f, some, load, in), in, load)) {
 			if f.Classes > 1 {
 				ts[group[i]].Class = level + 1
 			}
@@ -63,10 +64,7 @@ func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 		ts[i].Path = make([]uint8, jobs[i].Demand.Choices()) // the first of each, for the intensity
 	}
 	first := intensities(f, jobs, loads(jobs, ts))
-	order := make([]int, len(jobs))
-	for i := range order {
-		order[i] = i
-	}
+	order := upTo(len(jobs))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[b], first[a]) })
 	assigned := map[network.LinkID]int64{}
 	for _, i := range order {
@@ -99,18 +97,18 @@ func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 }
 
 // priorities are intensities times factors against the job with the most traffic (section 4.3).
-func (c *Crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 {
-	p := intensities(f, jobs, on)
+func (c *Crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes, intensity []float64) []float64 {
+	p := slices.Clone(intensity)
 	reference, most := 0, time.Duration(-1)
 	for i := range jobs {
 		if t := network.Alone(f, on[i]); t > most {
 			reference, most = i, t
 		}
 	}
-	r := alone(&jobs[reference], most)
+	r := loneOf(&jobs[reference], most)
 	for i := range jobs {
 		if i != reference {
-			p[i] *= c.factor(r, alone(&jobs[i], network.Alone(f, on[i])))
+			p[i] *= c.factor(r, loneOf(&jobs[i], network.Alone(f, on[i])))
 		}
 	}
 	return p
@@ -119,13 +117,14 @@ func (c *Crux) priorities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 
 // Priorities are the jobs' intensities and priorities on the paths that they choose.
 func (c *Crux) Priorities(f Fabric, jobs []Job) (intensity, priority []float64) {
 	on := loads(jobs, choosePaths(f, jobs))
-	return intensities(f, jobs, on), c.priorities(f, jobs, on)
+	intensity = intensities(f, jobs, on)
+	return intensity, c.priorities(f, jobs, on, intensity)
 }
 
 // lone is a job on a link of its own.
 type lone struct{ compute, release, send time.Duration }
 
-func alone(j *Job, send time.Duration) lone { return lone{j.Compute, j.Release, send} }
+func loneOf(j *Job, send time.Duration) lone { return lone{j.Compute, j.Release, send} }
 
 func (l lone) iteration() time.Duration { return max(l.compute, l.release+l.send) }
 
@@ -224,9 +223,9 @@ func compress(levels int, g *edges) []int {
 	}
 	var best []int
 	most := -1.0
-	r := random{state: 1}
+	r := splitmix.NewSource(1)
 	for range orders {
-		order := g.randomOrder(&r)
+		order := g.randomOrder(r)
 		cut, level := g.cut(order, levels)
 		if cut > most {
 			best, most = level, cut
@@ -235,16 +234,8 @@ func compress(levels int, g *edges) []int {
 	return best
 }
 
-// random draws numbers by splitmix64.
-type random struct{ state uint64 }
-
-func (r *random) n(k int) int {
-	r.state += splitmix.Step
-	return int(splitmix.Mix(r.state) % uint64(k))
-}
-
 // randomOrder is a topological order: Kahn's algorithm, which takes any of those that are ready.
-func (g *edges) randomOrder(r *random) (order []int) {
+func (g *edges) randomOrder(r *splitmix.Source) (order []int) {
 	before := make([]int, g.nodes)
 	for _, to := range g.to {
 		for _, b := range to {
@@ -258,7 +249,7 @@ func (g *edges) randomOrder(r *random) (order []int) {
 		}
 	}
 	for len(ready) > 0 {
-		k := r.n(len(ready))
+		k := r.Int(len(ready))
 		a := ready[k]
 		ready = slices.Delete(ready, k, k+1)
 		order = append(order, a)

@@ -39,7 +39,7 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	on := loads(jobs, ts)
 	alone := make([]time.Duration, len(jobs)) // whatever the treatment, so that longer paths count as loss
 	for i := range jobs {
-		alone[i] = max(1, jobs[i].Compute, jobs[i].Release+network.Alone(f, on[i]))
+		alone[i] = max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration())
 	}
 	for _, group := range Components(on) {
 		g := m.group(f, pick(jobs, group), pick(alone, group))
@@ -64,7 +64,7 @@ func (m *muster) onPaths(f Fabric, jobs []Job, paths []cluster.Treatment, on [][
 	if f.Classes > 1 {
 		in := intensities(f, jobs, on)
 		for _, c := range m.orders {
-			level := compress(f.Classes, dag(c.priorities(f, jobs, on), in, on))
+			level := compress(f.Classes, dag(c.priorities(f, jobs, on, in), in, on))
 			classed(func(i int) int { return level[i] + 1 })
 		}
 		order := sincroniaOrder(f, on)
@@ -72,11 +72,7 @@ func (m *muster) onPaths(f Fabric, jobs []Job, paths []cluster.Treatment, on [][
 	}
 	if len(jobs) <= mostShifted {
 		ts := slices.Clone(paths)
-		all := make([]int, len(jobs))
-		for i := range all {
-			all[i] = i
-		}
-		interleave(f, jobs, on, all, ts)
+		interleave(f, jobs, on, upTo(len(jobs)), ts)
 		list = append(list, ts)
 	}
 	return list

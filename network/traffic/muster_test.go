@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/splitmix"
 	"github.com/muster-gpu/muster/network"
 	"github.com/muster-gpu/muster/network/flow"
 )
@@ -98,16 +99,16 @@ func TestCruxOrder(t *testing.T) {
 		walk(make([]cluster.Treatment, len(jobs)), len(jobs))
 		return most
 	}
-	r := random{state: 1000}
+	r := splitmix.NewSource(1000)
 	share := map[string]float64{}
 	const cases = 60
 	for range cases {
 		var jobs []Job
-		for i := range 3 + r.n(3) {
-			c := time.Duration(1+r.n(8)) * time.Second
-			jobs = append(jobs, Job{ID: cluster.JobID(i), GPUs: 1 << r.n(6), Compute: c,
-				Release: c / time.Duration(1+r.n(2)), Demand: network.Demand{Parts: []network.Part{
-					{Bytes: int64(1+r.n(8)) * 1e9, Paths: []network.Path{{0}}}}}})
+		for i := range 3 + r.Int(3) {
+			c := time.Duration(1+r.Int(8)) * time.Second
+			jobs = append(jobs, Job{ID: cluster.JobID(i), GPUs: 1 << r.Int(6), Compute: c,
+				Release: c / time.Duration(1+r.Int(2)), Demand: network.Demand{Parts: []network.Part{
+					{Bytes: int64(1+r.Int(8)) * 1e9, Paths: []network.Path{{0}}}}}})
 		}
 		for name, k := range map[string]struct {
 			clip float64

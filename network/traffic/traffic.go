@@ -29,7 +29,7 @@ func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic
 		Release: t.Compute - t.Compute*time.Duration(min(max(0, t.Overlap), cluster.Whole))/time.Duration(
 			cluster.Whole)}
 	send := network.Alone(links, d.On(&cluster.Treatment{}))
-	j.Began = began % max(1, j.Compute, j.Release+send)
+	j.Began = began % max(1, loneOf(&j, send).iteration())
 	return j
 }
 
@@ -167,6 +167,15 @@ func Components(on [][]network.Bytes) (groups [][]int) {
 		groups[at[r]-1] = append(groups[at[r]-1], i)
 	}
 	return groups
+}
+
+// upTo are the numbers below n.
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
 }
 
 // pick are the elements of a list at some indexes.
