@@ -82,6 +82,14 @@ type Treatment struct {
 	Period time.Duration `json:"period,omitempty"`
 }
 
+// Value is the treatment; that of nil is as any other traffic.
+func (t *Treatment) Value() Treatment {
+	if t == nil {
+		return Treatment{}
+	}
+	return *t
+}
+
 // Plain reports whether traffic is treated as any other.
 func (t *Treatment) Plain() bool {
 	return t.Class == 0 && len(t.Path) == 0 && t.Spread <= 1 && t.Period == 0

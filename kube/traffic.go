@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -20,11 +21,11 @@ func (d *Driver) treatsTraffic() bool {
 }
 
 // treatment is how the traffic of a gang is treated.
-func (d *Driver) treatment(g *gang) *cluster.Treatment {
-	if r := d.eng.Record(g.id); r != nil && r.Treatment != nil {
-		return r.Treatment
+func (d *Driver) treatment(g *gang) (t cluster.Treatment) {
+	if r := d.eng.Record(g.id); r != nil {
+		t = r.Treatment.Value()
 	}
-	return &cluster.Treatment{}
+	return t
 }
 
 // trafficNotes are what can change while pods run: the class and the slots.
@@ -44,11 +45,9 @@ func (d *Driver) tellTraffic(g *gang, notes map[string]string) {
 		return
 	}
 	t := d.treatment(g)
-	for key, value := range d.trafficNotes(t) {
-		notes[key] = value
-	}
+	maps.Copy(notes, d.trafficNotes(&t))
 	set := map[string]string{}
-	for _, kv := range d.opt.QoS.Variables(t, nil) {
+	for _, kv := range d.opt.QoS.Variables(&t, nil) {
 		name, value, _ := strings.Cut(kv, "=")
 		set[name] = value
 	}

@@ -81,10 +81,7 @@ func (w *World) treat(j *jobRun, t *cluster.Treatment) {
 
 // route puts a job's traffic on its links.
 func (w *World) route(j *jobRun) {
-	t := cluster.Treatment{}
-	if j.treated != nil {
-		t = *j.treated
-	}
+	t := j.treated.Value()
 	j.sends.on = j.sends.job.Demand.On(&t)
 	for _, b := range j.sends.on {
 		w.net.users[b.Link] = append(w.net.users[b.Link], j.entry.Job.ID)
@@ -142,10 +139,7 @@ func (w *World) settle(group []cluster.JobID) (changed []cluster.JobID) {
 	jobs := make([]flow.Job, len(group))
 	for i, id := range group {
 		j := &w.jobs[id]
-		t := cluster.Treatment{}
-		if j.treated != nil {
-			t = *j.treated
-		}
+		t := j.treated.Value()
 		jobs[i] = j.sends.job.As(&t)
 	}
 	for i, takes := range w.net.known.Steady(w.net.fabric, jobs) {

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/flow"
 	"github.com/muster-gpu/muster/network/traffic"
 )
 
@@ -19,6 +20,7 @@ type Book struct {
 	fabric *network.Fabric
 	spec   *cluster.Network
 	due    bool
+	known  flow.Cache // of what people ask
 }
 
 // New returns the book of a network; without one, or without a policy, it decides nothing.
@@ -87,7 +89,7 @@ func (b *Book) Treat(nodes func() []cluster.Node, running []*job.State) (changed
 	jobs, states := b.senders(nodes, running)
 	f := traffic.Fabric{Links: b.fabric, Classes: b.spec.Classes}
 	for i, t := range b.policy.Treat(f, jobs) {
-		if now := states[i].Treatment; now == nil && !t.Plain() || now != nil && !now.Equal(&t) {
+		if now := states[i].Treatment.Value(); !now.Equal(&t) {
 			states[i].Treatment = &t
 			changed = append(changed, states[i])
 		}
@@ -108,16 +110,9 @@ func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs 
 		}
 		states = append(states, j)
 		jobs = append(jobs, traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
-			time.Duration(j.Started), treatment(j)))
+			time.Duration(j.Started), j.Treatment.Value()))
 	}
 	return jobs, states
-}
-
-func treatment(j *job.State) cluster.Treatment {
-	if j.Treatment == nil {
-		return cluster.Treatment{}
-	}
-	return *j.Treatment
 }
 
 // ranks is where a job's ranks are: on its nodes, or one on each of the hosts that it names.

@@ -50,14 +50,14 @@ func (b *Book) View(nodes func() []cluster.Node, running []*job.State, of *job.S
 		return View{}, false
 	}
 	group, on := near(jobs, me)
-	v := View{Treatment: treatment(of)}
+	v := View{Treatment: of.Treatment.Value()}
 	v.Traffic, v.Source = b.believed(of)
 	list := flows(jobs, group)
 	at := slices.Index(group, me)
 	plain := list[at]
 	plain.Period = 0
 	v.Alone = plain.Alone(b.fabric)
-	if v.Takes = flow.Steady(b.fabric, list)[at]; v.Takes <= v.Alone {
+	if v.Takes = b.known.Steady(b.fabric, list)[at]; v.Takes <= v.Alone {
 		v.Takes = v.Alone
 		return v, true
 	}
@@ -71,7 +71,7 @@ func (b *Book) View(nodes func() []cluster.Node, running []*job.State, of *job.S
 		if k < at {
 			mine--
 		}
-		if lost := v.Takes - flow.Steady(b.fabric, rest)[mine]; lost > 0 {
+		if lost := v.Takes - b.known.Steady(b.fabric, rest)[mine]; lost > 0 {
 			v.With = append(v.With, Meeting{jobs[i].ID, b.fabric.Name(link), lost})
 		}
 	}
@@ -135,7 +135,7 @@ func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (list []
 	}
 	done := make([]bool, len(jobs))
 	for _, group := range traffic.Components(on) {
-		for k, takes := range flow.Steady(b.fabric, flows(jobs, group)) {
+		for k, takes := range b.known.Steady(b.fabric, flows(jobs, group)) {
 			add(group[k], takes)
 			done[group[k]] = true
 		}

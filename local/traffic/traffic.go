@@ -23,16 +23,10 @@ const (
 // View is how the traffic of a run is treated, and how far that is carried out: as it was started, as it is to be now,
 // what became of its marks, and what it reports. It is nil if all is as for any other job.
 func View(q *config.QoS, start, now *cluster.Treatment, marks []dscp.State, p *show.Progress) *show.Network {
-	plain := func(t *cluster.Treatment) bool { return t == nil || t.Plain() }
-	if plain(start) && plain(now) {
+	was, is := start.Value(), now.Value()
+	start, now = &was, &is
+	if start.Plain() && now.Plain() {
 		return nil
-	}
-	none := cluster.Treatment{}
-	if start == nil {
-		start = &none
-	}
-	if now == nil {
-		now = &none
 	}
 	v := &show.Network{Class: now.Class, Spread: now.Spread, Shift: ask.Duration(now.Shift),
 		Period: ask.Duration(now.Period)}

@@ -2,7 +2,6 @@ package flow
 
 import (
 	"encoding/binary"
-	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/network"
@@ -32,7 +31,7 @@ func (c *Cache) Steady(links network.Links, jobs []Job) []time.Duration {
 	}
 	list, known := c.known[string(key)]
 	if !known {
-		list = slices.Clone(Steady(links, jobs))
+		list = Steady(links, jobs)
 		if c.known == nil || len(c.known) >= mostKnown {
 			c.known = map[string][]time.Duration{}
 		}
