@@ -37,17 +37,9 @@ func (f *kubeFile) network(c *Kube) (err error) {
 	if c.QoS, err = marks.read(); err != nil {
 		return err
 	}
-	file := clusterFile{Network: &networkFile{Classes: len(c.QoS.Classes), Rates: n.Rates, Links: n.Links,
-		Models: n.Models}}
-	var s cluster.Spec
-	if len(n.Rates) > 0 {
-		s.Nodes = []cluster.Node{{Rack: "by labels"}} // those that there are come and go
-	}
-	if err := file.addNetwork("", &s); err != nil {
-		return err
-	}
-	c.Network = s.Network
-	return nil
+	file := networkFile{Classes: len(c.QoS.Classes), Rates: n.Rates, Links: n.Links, Models: n.Models}
+	c.Network, err = file.read(nil, nil) // nodes come and go: which there are is not known here
+	return err
 }
 
 // ParseTraffic reads what a job transmits, as YAML in one line: {pattern: ring, bytes: 553MB, compute: 120ms}.

@@ -91,32 +91,15 @@ func decimal(text string, units map[string]float64) (float64, bool) {
 }
 
 // addNetwork reads the links between nodes; name is the file's.
-func (f *clusterFile) addNetwork(name string, s *cluster.Spec) error {
+func (f *clusterFile) addNetwork(name string, s *cluster.Spec) (err error) {
 	if f.Network == nil {
 		return nil
 	}
-	n := &cluster.Network{Classes: f.Network.Classes, Unknown: f.Network.Unknown}
-	if n.Classes < 0 || n.Classes > cluster.MaxClasses {
-		return At(fmt.Errorf("%d; switches keep up to %d classes apart (0: none)", n.Classes, cluster.MaxClasses),
-			"network", "classes")
-	}
-	nodes := map[string]bool{}
-	for i := range s.Nodes {
-		nodes[s.Nodes[i].Name] = true
-	}
-	for i := range f.Network.Links {
-		links, err := f.Network.Links[i].links(nodes)
-		if err != nil {
-			return At(err, "network", "links", strconv.Itoa(i))
-		}
-		n.Links = append(n.Links, links...)
-	}
+	var generated []cluster.Link
 	if f.Network.Clos != nil {
-		links, err := f.Network.Clos.links(s)
-		if err != nil {
+		if generated, err = f.Network.Clos.links(s); err != nil {
 			return At(err, "network", "clos")
 		}
-		n.Links = append(n.Links, links...)
 	}
 	if f.Network.Slurm != "" {
 		if err := addTopology(s, name, f.Network.Slurm); err != nil {
@@ -127,35 +110,49 @@ func (f *clusterFile) addNetwork(name string, s *cluster.Spec) error {
 				"network", "topology")
 		}
 	}
-	if err := f.Network.tree(n, s); err != nil {
-		return At(err, "network", "rates")
+	placed := func(n cluster.Node) bool { return n.Rack != "" || n.Fabric != "" }
+	if len(f.Network.Rates) > 0 && !slices.ContainsFunc(s.Nodes, placed) {
+		return At(errors.New("no node states its rack or fabric, by which the tree is made"), "network", "rates")
+	}
+	ends := map[string]bool{}
+	for i := range s.Nodes {
+		ends[s.Nodes[i].Name] = true
+	}
+	s.Network, err = f.Network.read(ends, generated)
+	return err
+}
+
+// read is the network between some ends, nodes or other hosts, with links that are known already.
+func (f *networkFile) read(ends map[string]bool, generated []cluster.Link) (*cluster.Network, error) {
+	n := &cluster.Network{Classes: f.Classes, Unknown: f.Unknown}
+	if n.Classes < 0 || n.Classes > cluster.MaxClasses {
+		return nil, At(fmt.Errorf("%d; switches keep up to %d classes apart (0: none)", n.Classes, cluster.MaxClasses),
+			"network", "classes")
+	}
+	for i := range f.Links {
+		links, err := f.Links[i].links(ends)
+		if err != nil {
+			return nil, At(err, "network", "links", strconv.Itoa(i))
+		}
+		n.Links = append(n.Links, links...)
+	}
+	n.Links = append(n.Links, generated...)
+	for _, r := range f.Rates {
+		n.Rates = append(n.Rates, int64(r))
+	}
+	if len(n.Rates) > 3 {
+		return nil, At(errors.New("at most three: of nodes, of racks' switches, of fabrics' switches"), "network",
+			"rates")
 	}
 	if len(n.Links)+len(n.Rates) == 0 {
-		return At(errors.New(
+		return nil, At(errors.New(
 			"there are no links: list them under links, describe a network under clos, or state rates of a tree"),
 			"network")
 	}
 	if len(n.Links) > maxLinks {
-		return At(fmt.Errorf("%d links; at most %d are possible", len(n.Links), maxLinks), "network")
+		return nil, At(fmt.Errorf("%d links; at most %d are possible", len(n.Links), maxLinks), "network")
 	}
-	err := f.Network.models(n)
-	s.Network = n
-	return err
-}
-
-// tree reads the rates of a tree by the nodes' racks and fabrics.
-func (f *networkFile) tree(n *cluster.Network, s *cluster.Spec) error {
-	for _, r := range f.Rates {
-		n.Rates = append(n.Rates, int64(r))
-	}
-	switch {
-	case len(n.Rates) > 3:
-		return errors.New("at most three: of nodes, of racks' switches, of fabrics' switches")
-	case len(n.Rates) > 0 &&
-		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return n.Rack != "" || n.Fabric != "" }):
-		return errors.New("no node states its rack or fabric, by which the tree is made")
-	}
-	return nil
+	return n, f.models(n)
 }
 
 const maxLinks = 1 << 20

@@ -135,16 +135,16 @@ func (f *marksFile) links(q *QoS) (*cluster.Network, error) {
 			"network",
 			"hosts")
 	}
-	var s cluster.Spec
+	ends := map[string]bool{}
 	for _, name := range hosts {
-		s.Nodes = append(s.Nodes, cluster.Node{Name: name})
+		ends[name] = true
 	}
-	file := clusterFile{Network: &networkFile{Classes: len(q.Classes), Links: f.Links, Models: f.Models}}
-	if err := file.addNetwork("", &s); err != nil {
+	n, err := (&networkFile{Classes: len(q.Classes), Links: f.Links, Models: f.Models}).read(ends, nil)
+	if err != nil {
 		return nil, err
 	}
-	s.Network.Hosts = hosts
-	return s.Network, nil
+	n.Hosts = hosts
+	return n, nil
 }
 
 func (f *markFile) read() (m Mark, err error) {
@@ -246,10 +246,7 @@ type slots struct {
 
 // Slots is what a job is told of how it is treated, as JSON: its class, and when its iterations begin.
 func Slots(t *cluster.Treatment) []byte {
-	s := slots{}
-	if t != nil {
-		s = slots{t.Class, t.Shift.Seconds(), t.Period.Seconds()}
-	}
-	text, _ := json.Marshal(&s) // numbers only
+	v := t.Value()
+	text, _ := json.Marshal(&slots{v.Class, v.Shift.Seconds(), v.Period.Seconds()}) // numbers only
 	return append(text, '\n')
 }
