@@ -9,7 +9,7 @@ import (
 
 // Traffic is what a job does in an iteration, as far as it is known before it runs.
 type Traffic struct {
-	Pattern string   `json:"pattern" enum:"ring,tree,hierarchical,all-to-all,pipeline,parameter-server" doc:"Who sends to whom"`
+	Pattern string   `json:"pattern" enum:"ring,tree,hierarchical,all-to-all,pipeline,parameter-server" doc:"Which rank sends to which"`
 	Bytes   int64    `json:"bytes,omitempty" minimum:"0" doc:"That each rank reduces, sends to all others, or hands to the next stage"`
 	Compute Duration `json:"compute,omitempty" doc:"Computing time"`
 	Overlap float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Part of the computing time during which it transmits already"`

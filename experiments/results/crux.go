@@ -214,7 +214,7 @@ func ruined(number int) Section {
 		About: fmt.Sprintf("Crux computes k of each job against one reference (here job %d, with the most traffic): the seconds of transmission that the job gains by going before the reference, by those that the reference gains. That says which of these two should go first, and does so well: between two jobs, k times intensity nearly always finds the better order, and intensity alone does not (above). "+
 			"It says nothing about any other pair. A job that the reference hardly delays gets a k near 0, and then goes after all others, too, however much those delay it together: with two jobs ahead of it there are no gaps. The last column is what each job gains in an hour by going before another one, if these two are alone. "+
 			"GPU-seconds in 240 s: %.0f by k times intensity, %.0f by intensity alone, %.0f at best. Comparing every pair by its own k (most wins first) is better than one reference, but not as good as intensity alone: what two jobs lose to each other is small where they fall into step, and a third one takes the gaps in which they do. "+
-			"Intensity alone assumes that whoever waits, waits in full: among three and more on one link that is closer to what happens.",
+			"Intensity alone assumes that a job which waits does so in full: among three and more on one link that is closer to what happens.",
 			reference+1, compat.Computed(c.OneLink, compat.Classed(byCrux)),
 			compat.Computed(c.OneLink, compat.Classed(byIntensity)), most),
 		Head: []string{"job", "computes, s", "transmits, s", "from, s", "GPUs", "intensity", "k", "k times intensity",

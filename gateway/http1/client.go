@@ -251,7 +251,7 @@ func (x *exchange) end(keep bool, err error) error {
 		select {
 		case wrong = <-x.sent:
 		default:
-			sent = false // the body is still being read, or nobody takes it
+			sent = false // the body is still being read, or is not taken
 		}
 	default: // a body in memory: writing it fails at once
 		_ = x.Close()
