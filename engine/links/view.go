@@ -84,7 +84,7 @@ func near(jobs []traffic.Job, me int) (group []int, on [][]network.Bytes) {
 	for i := range jobs {
 		on = append(on, jobs[i].Demand.On(&jobs[i].Now))
 	}
-	for _, g := range traffic.Components(on) {
+	for _, g := range network.Components(on) {
 		if slices.Contains(g, me) {
 			return g, on
 		}
@@ -117,33 +117,20 @@ func (b *Book) busiest(mine, others []network.Bytes) (link network.LinkID, share
 }
 
 // Loads lists what links carry, by class, the busiest first; links that carry nothing are left out.
-func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (list []Load) {
+func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (loads []Load) {
 	if b.spec == nil {
 		return nil
 	}
 	jobs, _ := b.senders(nodes, running)
 	all := make([]Load, b.fabric.Links())
-	var on [][]network.Bytes
+	var list []flow.Job
 	for i := range jobs {
-		on = append(on, jobs[i].Demand.On(&jobs[i].Now))
+		list = append(list, jobs[i].As(&jobs[i].Now))
 	}
-	add := func(i int, takes time.Duration) {
-		for _, l := range on[i] {
-			class := min(jobs[i].Now.Class, cluster.MaxClasses)
-			all[l.Link].Classes[class] += float64(l.Bytes) / takes.Seconds() / float64(b.fabric.Capacity(l.Link))
-		}
-	}
-	done := make([]bool, len(jobs))
-	for _, group := range traffic.Components(on) {
-		for k, takes := range b.known.Steady(b.fabric, flows(jobs, group)) {
-			add(group[k], takes)
-			done[group[k]] = true
-		}
-	}
-	for i := range jobs {
-		if !done[i] {
-			j := jobs[i].As(&jobs[i].Now)
-			add(i, j.Alone(b.fabric))
+	for i, takes := range b.known.Steady(b.fabric, list) {
+		for _, l := range list[i].On {
+			all[l.Link].Classes[min(list[i].Class, cluster.MaxClasses)] += float64(l.Bytes) / takes.Seconds() /
+				float64(b.fabric.Capacity(l.Link))
 		}
 	}
 	total := func(l *Load) (sum float64) {
@@ -155,9 +142,9 @@ func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (list []
 	for l := range all {
 		if id := network.LinkID(l); total(&all[l]) > 0 {
 			all[l].Name, all[l].Rate = b.fabric.Name(id), 8*b.fabric.Capacity(id)
-			list = append(list, all[l])
+			loads = append(loads, all[l])
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Load) int { return cmp.Compare(total(&b), total(&a)) })
-	return list
+	slices.SortStableFunc(loads, func(a, b Load) int { return cmp.Compare(total(&b), total(&a)) })
+	return loads
 }

@@ -10,13 +10,18 @@ import (
 // Cache remembers what Steady found. The zero value is empty.
 type Cache struct {
 	known map[string][]time.Duration
+	bytes int // of the keys
 }
 
-// mostKnown bounds the mixes of jobs that are remembered; then all are forgotten.
-const mostKnown = 1 << 15
+// mostBytes bounds the mixes of jobs that are remembered; then all are forgotten.
+const mostBytes = 32 << 20
 
 // Steady is Steady, of which the result must not be written.
 func (c *Cache) Steady(links network.Links, jobs []Job) []time.Duration {
+	return apart(links, jobs, c.pattern)
+}
+
+func (c *Cache) pattern(links network.Links, jobs []Job) []time.Duration {
 	var key []byte
 	for i := range jobs {
 		j := &jobs[i]
@@ -31,9 +36,9 @@ func (c *Cache) Steady(links network.Links, jobs []Job) []time.Duration {
 	}
 	list, known := c.known[string(key)]
 	if !known {
-		list = Steady(links, jobs)
-		if c.known == nil || len(c.known) >= mostKnown {
-			c.known = map[string][]time.Duration{}
+		list = pattern(links, jobs)
+		if c.bytes += len(key) + 64; c.known == nil || c.bytes > mostBytes {
+			c.known, c.bytes = map[string][]time.Duration{}, 0
 		}
 		c.known[string(key)] = list
 	}

@@ -39,6 +39,7 @@ const unit = 1 << 20 // of a job's weights on links
 type run struct {
 	*Job
 	on     []use // links by their number in the run
+	rank   int32 // of its class, the first one 0
 	size   int64 // bytes on the link with the most
 	best   int64 // rate when alone, bytes per second
 	begun  time.Duration
@@ -60,17 +61,26 @@ type use struct {
 	weight int64 // of its rate, in units
 }
 
+type user struct {
+	job    int32
+	weight int64
+}
+
 // world is a run of several jobs.
 type world struct {
-	now    time.Duration
-	jobs   []run
-	order  []int32 // jobs by class
-	cap    []int64
-	free   []int64
-	weight []int64
-	level  []int64 // rate at which a link is full
-	inUse  []int32 // scratch: links of a class
-	fixed  []int32 // scratch
+	now     time.Duration
+	jobs    []run
+	order   []int32  // jobs by class
+	users   [][]user // of each link
+	cap     []int64
+	free    []int64
+	weight  []int64 // of the jobs that are not frozen
+	level   []int64 // rate at which a link is full
+	changed []int32 // jobs that began or ended a transmission at this instant
+	round   int32   // of filling
+	inRound []int32 // by link: the last round that concerned it
+	// scratch
+	links, class, inUse, fixed, touched []int32
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
@@ -87,74 +97,90 @@ func newWorld(links network.Links, jobs []Job) *world {
 		w.cap = append(w.cap, links.Capacity(id))
 	}
 	w.free, w.weight, w.level = make([]int64, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
+	w.inRound = make([]int32, len(ids))
 	for i := range jobs {
 		j := &w.jobs[i]
 		j.Job = &jobs[i]
-		for _, b := range j.On {
-			j.size = max(j.size, b.Bytes)
-		}
-		j.best = math.MaxInt64
+		j.size, j.best = j.alone(links)
 		for _, b := range j.On {
 			at, _ := slices.BinarySearch(ids, b.Link)
-			u := use{int32(at), max(1, int64(math.Ceil(float64(b.Bytes)/float64(j.size)*unit)))}
-			j.on = append(j.on, u)
-			j.best = min(j.best, share(w.cap[at], u.weight))
+			j.on = append(j.on, use{int32(at), weight(b.Bytes, j.size)})
 		}
 		w.order = append(w.order, int32(i))
 		j.begin(j.First, 0)
 	}
 	w.narrow()
+	w.users = make([][]user, len(ids))
 	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
+	for k, i := range w.order {
+		j := &w.jobs[i]
+		if k > 0 {
+			before := &w.jobs[w.order[k-1]]
+			j.rank = before.rank
+			if j.Class != before.Class {
+				j.rank++
+			}
+		}
+		for _, u := range j.on {
+			w.users[u.link] = append(w.users[u.link], user{i, u.weight})
+		}
+	}
 	return w
+}
+
+// alone is the bytes on the link with the most, and the rate of these when nothing else is on the links.
+func (j *Job) alone(links network.Links) (size, rate int64) {
+	for _, b := range j.On {
+		size = max(size, b.Bytes)
+	}
+	rate = math.MaxInt64
+	for _, b := range j.On {
+		rate = min(rate, share(links.Capacity(b.Link), weight(b.Bytes, size)))
+	}
+	return size, rate
+}
+
+// weight is a part of a size, in units.
+func weight(bytes, size int64) int64 {
+	return max(1, int64(math.Ceil(float64(bytes)/float64(size)*unit)))
 }
 
 // narrow leaves out links that never decide a rate: those whose jobs are all on another link, too, of which each takes
 // as large a part or a larger one.
 func (w *world) narrow() {
-	users := make([][]int32, len(w.cap))
+	type link struct {
+		id    int32
+		parts []int64 // of its capacity at a rate of a unit, by job
+	}
+	users, parts := make([][]byte, len(w.cap)), make([][]int64, len(w.cap))
 	for i := range w.jobs {
-		for k := range w.jobs[i].on {
-			users[w.jobs[i].on[k].link] = append(users[w.jobs[i].on[k].link], int32(i))
+		for _, u := range w.jobs[i].on {
+			users[u.link] = binary.AppendUvarint(users[u.link], uint64(i))
+			parts[u.link] = append(parts[u.link], share(w.cap[u.link], u.weight))
 		}
 	}
-	parts := func(l int32) (list []int64) { // of the link's capacity at a rate of a unit, by job
-		for _, i := range users[l] {
-			for _, u := range w.jobs[i].on {
-				if u.link == l {
-					list = append(list, share(w.cap[l], u.weight))
-				}
+	wider := func(a, b []int64) bool {
+		for i := range a {
+			if a[i] < b[i] {
+				return false
 			}
 		}
-		return list
+		return true
 	}
 	drop := make([]bool, len(w.cap))
-	first := map[string][]int32{} // links by their jobs
-	var key []byte
+	kept := map[string][]link{} // links by their jobs
 	for l := range int32(len(w.cap)) {
-		key = key[:0]
-		for _, i := range users[l] {
-			key = binary.AppendUvarint(key, uint64(i))
+		key := string(users[l])
+		others := kept[key]
+		if slices.ContainsFunc(others, func(o link) bool { return wider(parts[l], o.parts) }) {
+			drop[l] = true
+			continue
 		}
-		mine := parts(l)
-		for _, o := range first[string(key)] {
-			others := parts(o)
-			wider := func(a, b []int64) bool {
-				for i := range a {
-					if a[i] < b[i] {
-						return false
-					}
-				}
-				return true
-			}
-			switch {
-			case drop[o]:
-			case wider(mine, others):
-				drop[l] = true
-			case wider(others, mine):
-				drop[o] = true
-			}
-		}
-		first[string(key)] = append(first[string(key)], l)
+		others = slices.DeleteFunc(others, func(o link) bool {
+			drop[o.id] = wider(o.parts, parts[l])
+			return drop[o.id]
+		})
+		kept[key] = append(others, link{l, parts[l]})
 	}
 	for i := range w.jobs {
 		w.jobs[i].on = slices.DeleteFunc(w.jobs[i].on, func(u use) bool { return drop[u.link] })
@@ -214,72 +240,129 @@ func (j *run) end(now time.Duration) {
 	j.begin(now, now-j.begun)
 }
 
-// fill deals the links out among the jobs that transmit.
+// fill deals the links out again after some jobs began or ended to transmit. Classes before theirs keep their rates, and
+// so do jobs that share no link with them, directly or through others that transmit.
 func (w *world) fill() {
-	copy(w.free, w.cap)
-	for from := 0; from < len(w.order); {
-		class := w.jobs[w.order[from]].Class
-		to := from
-		for to < len(w.order) && w.jobs[w.order[to]].Class == class {
-			to++
-		}
-		w.fillClass(w.order[from:to])
-		from = to
+	first := w.jobs[w.changed[0]].rank
+	for _, i := range w.changed {
+		first = min(first, w.jobs[i].rank)
 	}
-	for i := range w.jobs {
-		j := &w.jobs[i]
-		if !j.active || j.fresh == j.rate && j.next < 1<<62 {
-			continue
+	w.round++
+	w.links, w.class = w.links[:0], w.class[:0]
+	reach := func(j *run) {
+		for _, u := range j.on {
+			if w.inRound[u.link] != w.round {
+				w.inRound[u.link] = w.round
+				w.links = append(w.links, u.link)
+			}
 		}
-		moved := min(j.left, network.Moved(j.rate, w.now-j.since))
-		j.left -= moved
-		j.moved += moved
-		j.rate, j.since = j.fresh, w.now
-		j.next = w.now + network.Takes(j.left, j.rate)
+	}
+	for _, i := range w.changed {
+		reach(&w.jobs[i])
+	}
+	for k := 0; k < len(w.links); k++ {
+		l := w.links[k]
+		w.free[l] = w.cap[l]
+		for _, u := range w.users[l] {
+			switch j := &w.jobs[u.job]; {
+			case !j.active:
+			case j.rank < first:
+				w.take(l, j.rate, u.weight)
+			default:
+				reach(j)
+			}
+		}
+	}
+	for from := w.firstOf(first); from < len(w.order); {
+		rank := w.jobs[w.order[from]].rank
+		w.class = w.class[:0]
+		for ; from < len(w.order) && w.jobs[w.order[from]].rank == rank; from++ {
+			j := &w.jobs[w.order[from]]
+			if j.active && w.inRound[j.on[0].link] == w.round {
+				w.class = append(w.class, w.order[from])
+			}
+		}
+		w.fillClass()
+		for _, i := range w.class {
+			w.setRate(&w.jobs[i])
+		}
 	}
 }
 
-// fillClass raises the rates of one class together until a link is full, fixes those that pass it, and goes on.
-func (w *world) fillClass(class []int32) {
-	open := 0
+// firstOf is where in the order the classes from a rank on begin.
+func (w *world) firstOf(rank int32) int {
+	at, _ := slices.BinarySearchFunc(w.order, rank, func(i, rank int32) int { return int(w.jobs[i].rank - rank) })
+	return at
+}
+
+func (w *world) take(link int32, rate, weight int64) {
+	w.free[link] = max(0, w.free[link]-rate*weight/unit)
+}
+
+// setRate has a job go on at the rate that was computed.
+func (w *world) setRate(j *run) {
+	if j.fresh == j.rate && j.next < 1<<62 {
+		return
+	}
+	moved := min(j.left, network.Moved(j.rate, w.now-j.since))
+	j.left -= moved
+	j.moved += moved
+	j.rate, j.since = j.fresh, w.now
+	j.next = w.now + network.Takes(j.left, j.rate)
+}
+
+// fillClass raises the rates of the jobs of one class together until a link is full, fixes those that pass it, and goes
+// on.
+func (w *world) fillClass() {
 	w.inUse = w.inUse[:0]
-	for _, i := range class {
-		if j := &w.jobs[i]; j.active {
-			j.fresh, j.frozen = 0, false
-			open++
-			for _, u := range j.on {
-				if w.weight[u.link] == 0 {
-					w.inUse = append(w.inUse, u.link)
-				}
-				w.weight[u.link] += u.weight
+	for _, i := range w.class {
+		j := &w.jobs[i]
+		j.frozen = false
+		for _, u := range j.on {
+			if w.weight[u.link] == 0 {
+				w.inUse = append(w.inUse, u.link)
 			}
+			w.weight[u.link] += u.weight
 		}
 	}
-	for open > 0 {
+	for _, l := range w.inUse {
+		w.level[l] = share(w.free[l], w.weight[l])
+	}
+	for open := len(w.class); open > 0; open -= len(w.fixed) {
 		level := int64(math.MaxInt64)
+		n := 0
 		for _, l := range w.inUse {
-			if w.level[l] = math.MaxInt64; w.weight[l] > 0 {
-				w.level[l] = share(w.free[l], w.weight[l])
+			if w.weight[l] > 0 {
 				level = min(level, w.level[l])
+				w.inUse[n] = l
+				n++
 			}
 		}
-		w.fixed = w.fixed[:0]
-		for _, i := range class { // those at a link that is full at this level
-			j := &w.jobs[i]
-			if j.active && !j.frozen &&
-				slices.ContainsFunc(j.on, func(u use) bool { return w.level[u.link] <= level }) {
-				w.fixed = append(w.fixed, i)
+		w.inUse, w.fixed, w.touched = w.inUse[:n], w.fixed[:0], w.touched[:0]
+		rank := w.jobs[w.class[0]].rank
+		for _, l := range w.inUse {
+			if w.level[l] > level {
+				continue
+			}
+			for _, u := range w.users[l] {
+				if j := &w.jobs[u.job]; j.active && !j.frozen && j.rank == rank {
+					j.fresh, j.frozen = level, true
+					w.fixed = append(w.fixed, u.job)
+				}
 			}
 		}
 		for _, i := range w.fixed {
-			j := &w.jobs[i]
-			j.fresh, j.frozen = level, true
-			for _, u := range j.on {
+			for _, u := range w.jobs[i].on {
 				w.weight[u.link] -= u.weight
-				w.free[u.link] = max(0, w.free[u.link]-level*u.weight/unit)
+				w.take(u.link, level, u.weight)
+				w.touched = append(w.touched, u.link)
 			}
 		}
-		open -= len(w.fixed)
+		for _, l := range w.touched {
+			if w.weight[l] > 0 {
+				w.level[l] = share(w.free[l], w.weight[l])
+			}
+		}
 	}
 }
 
@@ -293,13 +376,18 @@ func (w *world) step(end time.Duration) bool {
 		return false
 	}
 	w.now = next
-	changed := false
+	w.changed = w.changed[:0]
 	for i := range w.jobs {
-		for j := &w.jobs[i]; j.next <= w.now; { // several events of one job may be at the same instant
+		j := &w.jobs[i]
+		changed := false
+		for j.next <= w.now { // several events of one job may be at the same instant
 			changed = w.due(j) || changed
 		}
+		if changed {
+			w.changed = append(w.changed, int32(i))
+		}
 	}
-	if changed {
+	if len(w.changed) > 0 {
 		w.fill()
 	}
 	return true

@@ -190,3 +190,95 @@ func BenchmarkSteady(b *testing.B) {
 		})
 	}
 }
+
+// simpleRates deals the links out as fill does, each time for all jobs.
+func (w *world) simpleRates() []int64 {
+	rates, fixed, free := make([]int64, len(w.jobs)), make([]bool, len(w.jobs)), slices.Clone(w.cap)
+	for rank := range int32(len(w.jobs)) {
+		open := func(i int) bool { return w.jobs[i].active && w.jobs[i].rank == rank && !fixed[i] }
+		for {
+			weight, level := make([]int64, len(free)), int64(-1)
+			for i := range w.jobs {
+				for _, u := range w.jobs[i].on {
+					if open(i) {
+						weight[u.link] += u.weight
+					}
+				}
+			}
+			for l := range free {
+				if weight[l] > 0 && (level < 0 || share(free[l], weight[l]) < level) {
+					level = share(free[l], weight[l])
+				}
+			}
+			if level < 0 {
+				break
+			}
+			var now []int
+			for i := range w.jobs {
+				if open(i) && slices.ContainsFunc(w.jobs[i].on, func(u use) bool {
+					return share(free[u.link], weight[u.link]) <= level
+				}) {
+					now = append(now, i)
+				}
+			}
+			for _, i := range now {
+				rates[i], fixed[i] = level, true
+				for _, u := range w.jobs[i].on {
+					free[u.link] = max(0, free[u.link]-level*u.weight/unit)
+				}
+			}
+		}
+	}
+	return rates
+}
+
+// After each event the rates are those that a simple filling gives all jobs.
+func TestFill(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for n := range 300 {
+		links := make(caps, 1+r.IntN(12))
+		for i := range links {
+			links[i] = int64(1+r.IntN(8)) * 1e8
+		}
+		var jobs []Job
+		for range 2 + r.IntN(12) {
+			j := job(float64(1+r.IntN(8)), 1, float64(r.IntN(3))/2, r.IntN(4))
+			for l := range links {
+				if r.IntN(len(links)) < 2 {
+					j.On = append(j.On, network.Bytes{Link: network.LinkID(l), Bytes: 1 + r.Int64N(5)*1e9})
+				}
+			}
+			j.First = time.Duration(r.IntN(3)) * s
+			jobs = append(jobs, j)
+		}
+		w := newWorld(links, jobs)
+		for k := 0; k < 300 && w.step(1<<60); k++ {
+			want := w.simpleRates()
+			for i := range w.jobs {
+				if j := &w.jobs[i]; j.active && j.rate != want[i] {
+					t.Fatalf("mix %d, event %d: job %d has %d, want %d", n, k, i, j.rate, want[i])
+				}
+			}
+		}
+	}
+}
+
+// Jobs that share no link are played as if the others were not there.
+func TestApart(t *testing.T) {
+	links := caps{1e9, 1e9, 1e9}
+	jobs := []Job{job(3, 2, 1, 0, 0), job(2, 2, 1, 1, 2), job(4, 3, .5, 0, 0), job(5, 1, 1, 2, 2), job(1, 1, 1, 0, 1)}
+	want := make([]time.Duration, len(jobs))
+	for _, group := range [][]int{{0, 2}, {1, 3}, {4}} {
+		var some []Job
+		for _, i := range group {
+			some = append(some, jobs[i])
+		}
+		for k, mean := range Steady(links, some) {
+			want[group[k]] = mean
+		}
+	}
+	var known Cache
+	if got := Steady(links, jobs); !slices.Equal(got, want) || !slices.Equal(known.Steady(links, jobs), want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

@@ -9,15 +9,9 @@ import (
 
 // Alone is how long an iteration takes when nothing else is on the links.
 func (j *Job) Alone(links network.Links) time.Duration {
-	w := newWorld(links, []Job{*j})
-	r := &w.jobs[0]
-	return r.alone()
-}
-
-func (j *run) alone() time.Duration {
 	d := max(1, j.Compute)
-	if j.size > 0 {
-		d = max(d, j.Release+network.Takes(j.size, j.best))
+	if size, rate := j.alone(links); size > 0 {
+		d = max(d, j.Release+network.Takes(size, rate))
 	}
 	if j.Period > 0 {
 		d = (max(d-j.Period/20, 1) + j.Period - 1) / j.Period * j.Period
@@ -33,19 +27,48 @@ const (
 
 // Steady is the mean time of an iteration of each job once the jobs have fallen into a pattern. A pattern that
 // repeats is found and averaged exactly; otherwise it is the mean over the second half of a run of mostEvents events. A
-// job that gets next to nothing takes mostTimes as long as alone.
-func Steady(links network.Links, jobs []Job) []time.Duration {
+// job that gets next to nothing takes mostTimes as long as alone. Jobs that share no link, directly or through others,
+// are played apart.
+func Steady(links network.Links, jobs []Job) []time.Duration { return apart(links, jobs, pattern) }
+
+// apart finds the means of each group of jobs that share links.
+func apart(links network.Links, jobs []Job,
+	of func(links network.Links, group []Job) []time.Duration) []time.Duration {
+	means, on := make([]time.Duration, len(jobs)), make([][]network.Bytes, len(jobs))
+	for i := range jobs {
+		on[i] = jobs[i].On
+	}
+	groups := network.Components(on)
+	if len(groups) == 1 && len(groups[0]) == len(jobs) {
+		return of(links, jobs)
+	}
+	for _, group := range groups {
+		some := make([]Job, len(group))
+		for k, i := range group {
+			some[k] = jobs[i]
+		}
+		for k, mean := range of(links, some) {
+			means[group[k]] = mean
+		}
+	}
+	for i := range jobs {
+		if means[i] == 0 {
+			means[i] = jobs[i].Alone(links)
+		}
+	}
+	return means
+}
+
+// pattern is Steady of jobs that share links.
+func pattern(links network.Links, jobs []Job) []time.Duration {
 	w := newWorld(links, jobs)
 	means := make([]time.Duration, len(jobs))
 	slow := 0
-	for i := range w.jobs {
-		means[i] = w.jobs[i].alone()
+	for i := range jobs {
+		means[i] = jobs[i].Alone(links)
 		if means[i] > means[slow] {
 			slow = i
 		}
-	}
-	if !w.shares() {
-		return means
 	}
 	seen := map[string]mark{}
 	var half mark
@@ -127,20 +150,6 @@ func (w *world) average(means []time.Duration, m *mark) {
 		}
 		means[i] = min(means[i], most)
 	}
-}
-
-// shares reports whether two jobs are on one link.
-func (w *world) shares() bool {
-	used := make([]bool, len(w.cap))
-	for i := range w.jobs {
-		for _, u := range w.jobs[i].on {
-			if used[u.link] {
-				return true
-			}
-			used[u.link] = true
-		}
-	}
-	return false
 }
 
 // latest is when the last job has begun its first iteration.

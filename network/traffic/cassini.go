@@ -21,7 +21,7 @@ func (cassini) Name() string { return "cassini" }
 func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)
-	for _, group := range Components(on) {
+	for _, group := range network.Components(on) {
 		interleave(f, jobs, on, group, ts)
 	}
 	return ts

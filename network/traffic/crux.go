@@ -31,17 +31,22 @@ func (c *Crux) Name() string { return "crux" }
 // Treat implements Policy.
 func (c *Crux) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := choosePaths(f, jobs)
-	on := loads(jobs, ts)
-	for _, group := range Components(on) {
+	c.classes(f, jobs, loads(jobs, ts), ts)
+	return ts
+}
+
+// classes sets the jobs' classes.
+func (c *Crux) classes(f Fabric, jobs []Job, on [][]network.Bytes, ts []cluster.Treatment) {
+	if f.Classes < 2 {
+		return
+	}
+	for _, group := range network.Components(on) {
 		some, load := pick(jobs, group), pick(on, group)
 		in := intensities(f, some, load)
 		for i, level := range compress(f.Classes, dag(c.priorities(f, some, load, in), in, load)) {
-			if f.Classes > 1 {
-				ts[group[i]].Class = level + 1
-			}
+			ts[group[i]].Class = level + 1
 		}
 	}
-	return ts
 }
 
 // intensities are the GPU intensities: computing per iteration (here GPU-seconds) by the time that its traffic takes

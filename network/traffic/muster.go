@@ -41,7 +41,7 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	for i := range jobs {
 		alone[i] = max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration())
 	}
-	for _, group := range Components(on) {
+	for _, group := range network.Components(on) {
 		g := m.group(f, pick(jobs, group), pick(alone, group))
 		g.take(m.onPaths(f, g.jobs, pick(ts, group), pick(on, group)), ts, group)
 	}
@@ -95,7 +95,7 @@ func (m *muster) otherPaths(f Fabric, jobs []Job, alone []time.Duration, ts []cl
 			on[i] = append(on[i], jobs[i].Demand.On(&other[i])...)
 		}
 	}
-	for _, group := range Components(on) {
+	for _, group := range network.Components(on) {
 		if len(group) > mostExchanged {
 			continue
 		}

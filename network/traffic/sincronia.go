@@ -16,13 +16,17 @@ func (sincronia) Name() string { return "sincronia" }
 
 func (sincronia) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
-	on := loads(jobs, ts)
-	for _, group := range Components(on) {
+	orderCoflows(f, loads(jobs, ts), ts)
+	return ts
+}
+
+// orderCoflows sets the jobs' classes.
+func orderCoflows(f Fabric, on [][]network.Bytes, ts []cluster.Treatment) {
+	for _, group := range network.Components(on) {
 		for at, i := range sincroniaOrder(f, pick(on, group)) {
 			ts[group[i]].Class = class(at, f.Classes)
 		}
 	}
-	return ts
 }
 
 // class gives the first of an order the first class, and so on; the last class takes the rest. 0: there are none.

@@ -128,47 +128,6 @@ func loads(jobs []Job, ts []cluster.Treatment) [][]network.Bytes {
 	return list
 }
 
-// Components groups jobs that share links, directly or through others, as lists of indexes. Jobs that share none are
-// left out.
-func Components(on [][]network.Bytes) (groups [][]int) {
-	root := make([]int, len(on))
-	for i := range root {
-		root[i] = i
-	}
-	var find func(int) int
-	find = func(i int) int {
-		if root[i] != i {
-			root[i] = find(root[i])
-		}
-		return root[i]
-	}
-	first := map[network.LinkID]int{}
-	for i, list := range on {
-		for _, b := range list {
-			o, used := first[b.Link]
-			if !used {
-				first[b.Link] = i
-				continue
-			}
-			a, c := find(o), find(i)
-			root[max(a, c)] = min(a, c)
-		}
-	}
-	at := make([]int, len(on))
-	for i := range on {
-		r := find(i)
-		if r == i {
-			continue
-		}
-		if at[r] == 0 {
-			groups = append(groups, []int{r})
-			at[r] = len(groups)
-		}
-		groups[at[r]-1] = append(groups[at[r]-1], i)
-	}
-	return groups
-}
-
 // upTo are the numbers below n.
 func upTo(n int) []int {
 	list := make([]int, n)
