@@ -122,6 +122,7 @@ func fields() []field {
 		whole("deadlines_declined", func(s *Summary) int { return s.Declined }),
 		whole("accepted_late", func(s *Summary) int { return s.AcceptedLate }),
 		text("traffic", func(s *Summary) string { return s.Traffic }),
+		decimal("gpu_hours_sending", func(s *Summary) float64 { return s.SendingHours }),
 		decimal("gpu_hours_contended", func(s *Summary) float64 { return s.ContendedHours }),
 		decimal("wall_seconds", func(s *Summary) float64 { return s.WallSeconds }),
 		decimal("decision_us", func(s *Summary) float64 { return s.DecisionMicros }))

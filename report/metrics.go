@@ -75,7 +75,8 @@ type Summary struct {
 	LostHours   float64 `json:"gpu_hours_lost"` // work thrown away
 	// held but not computing: start-up, checkpoint, restart
 	OverheadHours float64 `json:"gpu_hours_overhead"`
-	// computing jobs waited for others on the network
+	SendingHours  float64 `json:"gpu_hours_sending"` // running jobs waited for traffic
+	// of these, because of other jobs
 	ContendedHours float64       `json:"gpu_hours_contended"`
 	Links          []LinkLoad    `json:"links,omitempty"` // the busiest
 	Deadlines      int           `json:"deadlines"`
@@ -97,13 +98,13 @@ func (r *Run) Summarise() Summary {
 		Partial: r.Partial,
 		Jobs:    len(r.Records), Failures: r.Failures, WallSeconds: r.Wall.Seconds()}
 	var jct, delay, slow, rho []float64
-	var held, busy, lost, contended int64
+	var held, busy, lost, sending, contended int64
 	speed, count := make([]float64, len(r.Queues)), make([]int, len(r.Queues))
 	for i := range r.Records {
 		rec := &r.Records[i]
 		s.count(rec.Outcome)
 		held, busy, lost = held+rec.Held, busy+rec.Busy, lost+rec.Lost
-		contended += rec.Contended
+		sending, contended = sending+rec.Sending, contended+rec.Contended
 		s.Preemptions += int(rec.Preemptions)
 		s.deadline(r.Jobs[i], rec, r.Last)
 		if rec.Outcome == Rejected {
@@ -136,7 +137,8 @@ func (r *Run) Summarise() Summary {
 	}
 	s.Jain, s.LongTerm = jain(speed, count), r.longTerm()
 	r.shares(&s, held, busy, lost)
-	s.ContendedHours, s.Links = float64(contended)/milliHour, r.Links[:min(len(r.Links), shownLinks)]
+	s.SendingHours, s.ContendedHours = float64(sending)/milliHour, float64(contended)/milliHour
+	s.Links = r.Links[:min(len(r.Links), shownLinks)]
 	s.Power = r.powerSummary()
 	return s
 }

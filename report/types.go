@@ -44,7 +44,8 @@ type Record struct {
 	Held        int64         // milli-GPU-milliseconds on devices
 	Worth       int64         // ... weighted by the GPU models' weights
 	Lost        int64         // of Busy: work thrown away
-	Contended   int64         // of Busy: waiting for the network because of other jobs
+	Sending     int64         // of Busy: waiting for traffic, its own or that of others
+	Contended   int64         // of Sending: because of other jobs
 	Preemptions int32
 	Losses      int32 // stops by node or GPU failure
 	GPUs        int32

@@ -223,10 +223,11 @@ func (b *Book) computed(j *jobRun, now cluster.Time) {
 	b.Records[j.entry.Job.ID].Busy += j.milli * int64(now.Sub(j.since)/time.Millisecond)
 }
 
-// contended books a time in which a job was slowed by others on the network.
-func (b *Book) contended(j *jobRun, d time.Duration) {
-	b.Records[j.entry.Job.ID].Contended += int64(
-		float64(j.milli) * d.Seconds() * 1000 * (1 - float64(j.sends.speed)/1_000_000))
+// sent books a time in which a job computed and transmitted, and was slowed by others on the network.
+func (b *Book) sent(j *jobRun, d time.Duration) {
+	r, held := &b.Records[j.entry.Job.ID], float64(j.milli)*d.Seconds()*1000
+	r.Sending += int64(held * (1 - float64(j.sends.job.Compute)/float64(max(j.sends.takes, j.sends.alone))))
+	r.Contended += int64(held * (1 - float64(j.sends.speed)/1_000_000))
 }
 
 // lost books work that is thrown away: d of recorded run time.

@@ -165,7 +165,7 @@ func (w *World) sent(j *jobRun) {
 	for _, b := range j.sends.on {
 		w.net.bytes[b.Link] += iterations * float64(b.Bytes)
 	}
-	w.book.contended(j, d)
+	w.book.sent(j, d)
 }
 
 // loads lists the links that carried something, the busiest first, over a time.

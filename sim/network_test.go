@@ -67,8 +67,13 @@ func TestContention(t *testing.T) {
 	if l := out.Run.Links[0]; l.Rate != 8e9 || l.Load < .59 || l.Load > .61 {
 		t.Errorf("the busiest link: %+v, want a load of 0.6", l)
 	}
-	if s := out.Run.Summarise(); s.ContendedHours < .32 || s.ContendedHours > .35 || len(s.Links) == 0 {
+	s := out.Run.Summarise()
+	if s.ContendedHours < .32 || s.ContendedHours > .35 || len(s.Links) == 0 {
 		t.Errorf("summary: %v GPU-hours, %v", s.ContendedHours, s.Links)
+	}
+	// of the first 15 and 10 minutes, of the second 10 minutes; alone it is half of the time
+	if want := 2 * (15.*4/6 + 10./2 + 15.*4/6) / 60; s.SendingHours < .99*want || s.SendingHours > 1.01*want {
+		t.Errorf("%v GPU-hours of transmission, want %v", s.SendingHours, want)
 	}
 }
 
