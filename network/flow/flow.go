@@ -240,8 +240,8 @@ func (j *run) end(now time.Duration) {
 	j.begin(now, now-j.begun)
 }
 
-// fill deals the links out again after some jobs began or ended to transmit. Classes before theirs keep their rates, and
-// so do jobs that share no link with them, directly or through others that transmit.
+// fill deals the links out again after some jobs began or ended to transmit. Classes before theirs keep their rates,
+// and so do jobs that share no link with them, directly or through others that transmit.
 func (w *world) fill() {
 	first := w.jobs[w.changed[0]].rank
 	for _, i := range w.changed {
