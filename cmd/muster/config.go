@@ -113,6 +113,9 @@ func (f *serveFlags) over(c *cobra.Command, conf *config.Serve) error {
 			*v.to = v.value
 		}
 	}
+	if socket := os.Getenv("MUSTER_SOCKET"); socket != "" && !given("socket") { // where its clients look
+		conf.Socket = socket
+	}
 	if given("cpus") || conf.CPUs == 0 {
 		conf.CPUs = f.cpus
 	}

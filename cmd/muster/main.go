@@ -26,7 +26,7 @@ const (
 	exitFailed      = 1   // the command did not do what was asked
 	exitUsage       = 2   // unknown flags, bad values
 	exitDiffers     = 3   // a replay or a scenario differs from its recording
-	exitInterrupted = 130 // by Ctrl-C; partial results were written
+	exitInterrupted = 130 // by Ctrl-C or SIGTERM; partial results were written
 )
 
 // errUsage marks mistakes of the caller.
@@ -63,6 +63,8 @@ func run(args []string) int {
 		return exitOK
 	case errors.As(err, &code):
 		return int(code) // a job's own
+	case ctx.Err() != nil && errors.Is(err, context.Canceled): // by a signal: it had nothing left to say
+		return exitInterrupted
 	case errors.Is(err, errInterrupted):
 		say(err)
 		return exitInterrupted

@@ -69,7 +69,7 @@ func newServe() *cobra.Command {
 func (f *serveFlags) add(c *cobra.Command) {
 	dir, socket := defaultPlaces()
 	c.Flags().StringVar(&f.state, "state", dir, "folder of the state")
-	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine")
+	c.Flags().StringVar(&f.socket, "socket", socket, "Unix socket for the users of this machine; else that of MUSTER_SOCKET")
 	c.Flags().StringVar(&f.keep, "keep", "30d",
 		"how long the journal and the folders of jobs that are over are kept; 0s: for ever")
 	c.Flags().StringVar(&f.gpus, "gpus", "",
@@ -203,7 +203,7 @@ func (f *serveFlags) whyThere(c *cobra.Command, conf *configFile) string {
 	given := c.Flags().Changed("state") || c.Flags().Changed("socket") || conf.State != dir || conf.Socket != socket
 	switch {
 	case given:
-		return "as flags and configuration say"
+		return "as flags, environment and configuration say"
 	case os.Getuid() == 0:
 		return "it runs as root, so as the scheduler of the whole machine; --state DIR and --socket FILE name other places"
 	}

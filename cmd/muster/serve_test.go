@@ -419,7 +419,8 @@ func TestSubmitFile(t *testing.T) {
 func TestServeSays(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.want(d.log.String(), "msg=writes state="+filepath.Join(d.dir, "state"), "as flags and configuration say")
+	d.want(d.log.String(), "msg=writes state="+filepath.Join(d.dir, "state"),
+		"as flags, environment and configuration say")
 	interrupt := func() string {
 		t.Helper()
 		if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -453,7 +454,43 @@ func TestWhyThere(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 	conf.State = "/elsewhere"
-	if got := f.whyThere(c, conf); got != "as flags and configuration say" {
+	if got := f.whyThere(c, conf); got != "as flags, environment and configuration say" {
 		t.Errorf("%s", got)
 	}
+}
+
+// A daemon listens where its clients look: at the socket of MUSTER_SOCKET, unless a flag names another.
+func TestServeSocket(t *testing.T) {
+	t.Setenv("MUSTER_SOCKET", "/run/of/environment")
+	for _, flag := range []string{"", "/run/of/flag"} {
+		f, c, conf := &serveFlags{}, &cobra.Command{}, &config.Serve{Socket: "/run/of/file"}
+		f.add(c)
+		want := "/run/of/environment"
+		if flag != "" {
+			want = flag
+			if err := c.Flags().Set("socket", flag); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.over(c, conf); err != nil || conf.Socket != want {
+			t.Errorf("--socket %q: it listens at %s, not %s: %v", flag, conf.Socket, want, err)
+		}
+	}
+}
+
+// Whoever stops following a job's output is not told how that ended.
+func TestLogsInterrupted(t *testing.T) {
+	t.Parallel()
+	d := startDaemon(t, "1xH100-80GB")
+	d.must("submit", "-o", "out", "--", "sh", "-c", "echo first; exec sleep 1000")
+	logs := d.background("logs", "-f", "1")
+	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first\n" })
+	if err := logs.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	err := logs.Wait()
+	if logs.ProcessState.ExitCode() != exitInterrupted || d.read("logs.out") != "first\n" {
+		t.Errorf("it ended with %v: %q", err, d.read("logs.out"))
+	}
+	d.must("cancel", "1")
 }
