@@ -57,7 +57,7 @@ bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half
 bench-serving: ## what batches gain: a model on the CPU, one request at a time and in batches, at the same goal
 	$(GO) test -run xxx -bench Batching -benchtime 1x -timeout 30m ./cmd/muster
 
-bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; a quarter of an hour)
+bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; twenty minutes)
 	$(GO) test -run xxx -bench Network -benchtime 1x -timeout 60m ./cmd/muster
 
 bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wrk; what it adds to latencies; ten thousand streams

@@ -64,7 +64,8 @@ func dscpName(v int) string {
 	return ""
 }
 
-func parseDSCP(text string) (uint8, error) {
+// ParseDSCP reads a DSCP by its name or its number.
+func ParseDSCP(text string) (uint8, error) {
 	for v := range 64 {
 		if name := dscpName(v); name != "" && strings.EqualFold(text, name) || text == strconv.Itoa(v) {
 			return uint8(v), nil
@@ -151,7 +152,7 @@ func (f *markFile) read() (m Mark, err error) {
 	if f.DSCP == "" {
 		return m, At(errors.New("missing: state one, such as cs5"), "dscp")
 	}
-	if m.DSCP, err = parseDSCP(f.DSCP); err != nil {
+	if m.DSCP, err = ParseDSCP(f.DSCP); err != nil {
 		return m, At(err, "dscp")
 	}
 	m.TC, m.SL = m.DSCP<<2, NoSL

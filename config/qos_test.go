@@ -3,6 +3,9 @@ package config
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/muster-gpu/muster/cluster"
 )
 
 func serveOf(text string) (*Serve, error) { return ReadServe("f.yaml", strings.NewReader(text)) }
@@ -83,5 +86,42 @@ func TestServeLinks(t *testing.T) {
 		if _, err := serveOf(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v; want %s", text, err, want)
 		}
+	}
+}
+
+// A class is told by its marks, and one above it to what announces data; what a user sets stays.
+func TestVariables(t *testing.T) {
+	q := DefaultQoS()
+	q.Classes[1].SL = 4
+	for _, c := range []struct {
+		treated *cluster.Treatment
+		name    string
+		user    []string
+		want    string
+	}{
+		{nil, "", nil, ""},
+		{nil, "eth0", nil, "NCCL_SOCKET_IFNAME==eth0 GLOO_SOCKET_IFNAME=eth0"},
+		{nil, "eth0", []string{"GLOO_SOCKET_IFNAME=ib0"}, "NCCL_SOCKET_IFNAME==eth0"},
+		{&cluster.Treatment{Class: 1}, "", nil, "NCCL_IB_TC=160 UCX_IB_TRAFFIC_CLASS=160"},
+		{&cluster.Treatment{Class: 2, Spread: 4}, "", nil,
+			"NCCL_IB_TC=128 UCX_IB_TRAFFIC_CLASS=128 NCCL_IB_FIFO_TC=160 NCCL_IB_SL=4 UCX_IB_SL=4 NCCL_IB_QPS_PER_CONNECTION=4"},
+		{&cluster.Treatment{Class: 9}, "", []string{"NCCL_IB_TC=0"}, "UCX_IB_TRAFFIC_CLASS=32 NCCL_IB_FIFO_TC=64"},
+		{&cluster.Treatment{Period: time.Second}, "", nil, ""},
+	} {
+		q.Interface = c.name
+		if got := strings.Join(q.Variables(c.treated, c.user), " "); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.treated, got, c.want)
+		}
+	}
+}
+
+// A job is told its slots in seconds.
+func TestSlots(t *testing.T) {
+	shift := &cluster.Treatment{Shift: 120 * time.Millisecond, Period: 250 * time.Millisecond}
+	if text := string(Slots(shift)); text != `{"class":0,"shift_s":0.12,"period_s":0.25}`+"\n" {
+		t.Errorf("the file: %s", text)
+	}
+	if text := string(Slots(nil)); text != `{"class":0,"shift_s":0,"period_s":0}`+"\n" {
+		t.Errorf("the file of a job like any other: %s", text)
 	}
 }

@@ -188,7 +188,7 @@ func Open(ctx context.Context, opt Options) (*Machine, error) {
 		m.groups = &cgroup.Manager{}
 	}
 	m.keeper = m.newKeeper()
-	m.traffic.init()
+	m.traffic.init(&opt.Network)
 	m.outlook.Running, m.outlook.Now, m.outlook.Seq, m.outlook.Look = m.running, opt.Now, m.lastSeq, m.makeForecast
 	m.inbox.Init()
 	m.SetIdle(opt.Idle)

@@ -3,52 +3,54 @@
 package local
 
 import (
-	"time"
+	"os"
+	"strings"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/show"
 )
 
-// mostLinks bounds the links that are shown.
-const mostLinks = 32
-
 // addNetwork adds to a running job what it loses on the network, and to which others. It needs the state for itself.
 func (m *Machine) addNetwork(v *show.Job) {
-	on, yes := m.eng.OnNetwork(cluster.JobID(v.ID))
-	if !yes {
-		return
-	}
-	n := show.Network{}
-	if v.Network != nil {
-		n = *v.Network
-	}
-	n.Traffic, n.Source = on.Traffic.Text(), string(on.Source)
-	n.Alone, n.Takes = ask.Duration(on.Alone.Round(time.Microsecond)), ask.Duration(on.Takes.Round(time.Microsecond))
-	for _, w := range on.With {
-		n.Loses = append(n.Loses,
-			show.Loss{Job: int(w.Job), Link: w.Link, Lost: ask.Duration(w.Lost.Round(time.Microsecond))})
-	}
-	v.Network = &n
+	v.Network = driver.OnNetwork(m.eng, cluster.JobID(v.ID), v.Network,
+		func(id cluster.JobID) int { return int(id) })
 }
 
 // Links lists what the running jobs put on the links of the network, the busiest first.
-func (m *Machine) Links() (list []show.Link) {
+func (m *Machine) Links() []show.Link {
 	if m.opt.Rules.Spec.Network == nil {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	loads := m.eng.LinkLoads()
-	for _, l := range loads[:min(len(loads), mostLinks)] {
-		s := show.Link{Name: l.Name, Rate: l.Rate}
-		for class, part := range l.Classes {
-			if part > 0 {
-				s.Load += part
-				s.Classes = append(s.Classes, show.ClassLoad{Class: class, Load: part})
-			}
-		}
-		list = append(list, s)
-	}
+	list := driver.Links(m.eng)
+	m.addCounted(list)
 	return list
+}
+
+// addCounted adds to links what this machine's interface counted, if they are its own: those of the host of its name.
+func (m *Machine) addCounted(list []show.Link) {
+	m.traffic.mu.Lock()
+	defer m.traffic.mu.Unlock()
+	out, back, known := m.traffic.port.Rates()
+	name, err := os.Hostname()
+	if !known || err != nil {
+		return
+	}
+	short, _, _ := strings.Cut(name, ".")
+	for i := range list {
+		l := &list[i]
+		from, to, _ := strings.Cut(l.Name, ">")
+		rate := out
+		switch {
+		case from == name || from == short:
+		case to == name || to == short:
+			rate = back
+		default:
+			continue
+		}
+		part := rate / float64(l.Rate)
+		l.Counted = &part
+	}
 }

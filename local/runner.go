@@ -135,6 +135,7 @@ func (r *runner) progressed(now cluster.Time, p *show.Progress, saved bool) []en
 	// the present one: with guests that are held back the mean since they came says little
 	h.Speed, events = r.m.holdBack(r.job, rec, p.Step, ran)
 	ev := pace.Event(&h, p)
+	r.m.traffic.believed(r.ID, ev.Traffic)
 	if !r.Frozen() {
 		ev.Switch = info.Switch.Back(p.Step, ran, record.Milli(rec.Allocs), pace.Beside)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/dscp"
 	"github.com/muster-gpu/muster/local/run"
@@ -24,12 +25,16 @@ import (
 
 // treated is what is done of how the network is to treat the traffic of jobs.
 type treated struct {
-	again chan struct{} // something changed
-	mu    sync.Mutex
-	marks map[string]dscp.State // by group of a task
+	again  chan struct{} // something changed
+	mu     sync.Mutex
+	marks  map[string]dscp.State // by group of a task
+	claims map[cluster.JobID]*traffic.Claim
+	port   traffic.Port
 }
 
-func (x *treated) init() { x.again = make(chan struct{}, 1) }
+func (x *treated) init(q *config.QoS) {
+	x.again, x.claims, x.port.Interface = make(chan struct{}, 1), map[cluster.JobID]*traffic.Claim{}, q.Interface
+}
 
 func (x *treated) changed() {
 	select {
@@ -55,7 +60,11 @@ func (m *Machine) carryTreatments() {
 			m.traffic.mu.Lock()
 			m.noteMarks(states)
 			m.traffic.mu.Unlock()
+			m.judgeClaims(m.opt.Now())
 		}
+		m.traffic.mu.Lock()
+		m.traffic.port.Sample(m.opt.Now())
+		m.traffic.mu.Unlock()
 		idle = len(want) == 0
 		select {
 		case <-m.running.Done():
@@ -78,6 +87,62 @@ func (m *Machine) noteMarks(states map[string]dscp.State) {
 		}
 	}
 	m.traffic.marks = states
+}
+
+// judgeClaims compares what jobs say of their traffic with what was counted of those that are marked, and tells the
+// engine where another is to be believed.
+func (m *Machine) judgeClaims(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.traffic.mu.Lock()
+	defer m.traffic.mu.Unlock()
+	for id := range m.traffic.claims {
+		if j := m.jobs[id]; j == nil || j.run == nil {
+			delete(m.traffic.claims, id)
+		}
+	}
+	for id, j := range m.jobs {
+		marks := m.marksOf(j)
+		if len(marks) == 0 {
+			continue
+		}
+		c := m.traffic.claims[id]
+		if c == nil {
+			c = &traffic.Claim{}
+			m.traffic.claims[id] = c
+		}
+		on, yes := m.eng.OnNetwork(id)
+		if yes && c.Sample(now, marks, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Info.Record.Spec.Hosts)) {
+			m.event(engine.Event{Type: engine.Progress, Job: id, Traffic: &cluster.Traffic{Bytes: c.Believed()}})
+		}
+	}
+}
+
+// believed puts into what a job reports of its traffic what was counted of it, where that is believed.
+func (x *treated) believed(id cluster.JobID, t *cluster.Traffic) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.claims[id]; c != nil && c.Counted > 0 && t != nil {
+		if t.Bytes > 0 {
+			c.Bytes = t.Bytes
+		}
+		t.Bytes = max(t.Bytes, c.Counted)
+	}
+}
+
+// marksOf is what became of the marks of a running job's tasks; nil: not all have begun.
+func (m *Machine) marksOf(j *job) (marks []dscp.State) {
+	if j.run == nil {
+		return nil
+	}
+	for rank := range j.run.size() {
+		s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]
+		if !known {
+			return nil
+		}
+		marks = append(marks, s)
+	}
+	return marks
 }
 
 // marksWanted is the DSCP that each task's traffic is to bear, by its group.
@@ -184,14 +249,10 @@ func (m *Machine) networkOf(j *job) *show.Network {
 	}
 	m.traffic.mu.Lock()
 	defer m.traffic.mu.Unlock()
-	var marks []dscp.State
-	for rank := range j.run.size() {
-		s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]
-		if !known { // it has yet to begin
-			marks = nil
-			break
-		}
-		marks = append(marks, s)
+	marks := traffic.Marks(m.marksOf(j))
+	n := driver.Treated(&m.opt.Network, j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
+	if c := m.traffic.claims[j.ID]; c != nil && n != nil {
+		n.Counted = c.Text()
 	}
-	return traffic.View(&m.opt.Network, j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
+	return n
 }

@@ -47,7 +47,7 @@ func (f *Fabric) Demand(id cluster.JobID, t cluster.Traffic, held []Held) Demand
 	if len(held) < 2 || t.Pattern == cluster.NoTraffic || t.Bytes <= 0 {
 		return d
 	}
-	for _, p := range f.pairs(t, f.inOrder(held)) {
+	for _, p := range pairs(t, f.inOrder(held)) {
 		if p.bytes <= 0 || f.near(p.from, p.to) {
 			continue
 		}
@@ -73,7 +73,7 @@ func (f *Fabric) Demand(id cluster.JobID, t cluster.Traffic, held []Held) Demand
 }
 
 // pairs is who sends how much to whom; the nodes are in the order of the ring.
-func (f *Fabric) pairs(t cluster.Traffic, held []Held) (list []pair) {
+func pairs(t cluster.Traffic, held []Held) (list []pair) {
 	nodes, ranks := int64(len(held)), int64(0)
 	for _, h := range held {
 		ranks += int64(h.Ranks)
@@ -108,6 +108,20 @@ func (f *Fabric) pairs(t cluster.Traffic, held []Held) (list []pair) {
 		}
 	}
 	return list
+}
+
+// Sends is the most that one of several hosts sends in an iteration, each with one rank.
+func Sends(t cluster.Traffic, hosts int) (most int64) {
+	held := make([]Held, hosts)
+	for i := range held {
+		held[i] = Held{Node: int32(i), Ranks: 1}
+	}
+	sent := make([]int64, hosts)
+	for _, p := range pairs(t, held) {
+		sent[p.from] += p.bytes
+		most = max(most, sent[p.from])
+	}
+	return most
 }
 
 // part is bytes times a, divided by b.

@@ -205,3 +205,13 @@ func TestTakes(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// Of hosts with a rank each, the one that sends most sends what the pattern has it send.
+func TestSends(t *testing.T) {
+	for pattern, want := range map[cluster.Pattern]int64{cluster.NoTraffic: 0, cluster.Ring: 1500, cluster.Tree: 2000,
+		cluster.Hierarchical: 1500, cluster.AllToAll: 750, cluster.Pipeline: 2000, cluster.ParameterServer: 3000} {
+		if got := Sends(cluster.Traffic{Pattern: pattern, Bytes: 1000}, 4); got != want {
+			t.Errorf("%v: %d bytes, want %d", pattern, got, want)
+		}
+	}
+}

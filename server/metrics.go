@@ -108,7 +108,7 @@ type state struct {
 	build, jobs, oldest, gpus, ratio, ready, idle     *prometheus.Desc
 	free, usable                                      *prometheus.Desc
 	queueHolds, queueOwed, queueLimit, queueJobs, cap *prometheus.Desc
-	link                                              *prometheus.Desc
+	link, linkCounted                                 *prometheus.Desc
 }
 
 func newState(m *local.Machine, info Info) *state {
@@ -136,7 +136,9 @@ func newState(m *local.Machine, info Info) *state {
 		queueJobs:  desc("muster_queue_jobs", "Jobs of a queue, pending or running.", "queue", "state"),
 		link: desc("muster_link_load_ratio",
 			"Part of a link's rate that jobs take by the model of the network, by class of traffic (0: none).", "link",
-			"class")}
+			"class"),
+		linkCounted: desc("muster_link_counted_ratio",
+			"Part of the rate of this machine's link that its network card counted, jobs' traffic or not.", "link")}
 }
 
 // Describe implements prometheus.Collector.
@@ -187,6 +189,9 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	for _, l := range s.m.Links() {
 		for _, c := range l.Classes {
 			put(s.link, c.Load, l.Name, strconv.Itoa(c.Class))
+		}
+		if l.Counted != nil {
+			put(s.linkCounted, *l.Counted, l.Name)
 		}
 	}
 	for _, q := range s.m.Queues() {

@@ -186,6 +186,7 @@ type Network struct {
 
 	Traffic string       `json:"traffic,omitempty" doc:"What it transmits in an iteration, as far as that is known"`
 	Source  string       `json:"source,omitempty" doc:"From where that is known: measured, stated by the job, of its model"`
+	Counted string       `json:"counted,omitempty" doc:"What it was found to send, if that is more than it says; it is believed"`
 	Alone   ask.Duration `json:"alone,omitempty" doc:"Time of an iteration without other jobs on its links, by the model of the network"`
 	Takes   ask.Duration `json:"takes,omitempty" doc:"... and beside those that run"`
 	Loses   []Loss       `json:"loses,omitempty" doc:"Jobs that slow it on the network, the worst first"`
@@ -204,6 +205,7 @@ type Link struct {
 	Rate    int64       `json:"rate" doc:"Bits per second"`
 	Load    float64     `json:"load" doc:"Part of the rate"`
 	Classes []ClassLoad `json:"classes" doc:"... by class of traffic"`
+	Counted *float64    `json:"counted,omitempty" doc:"Part of the rate that the network card of this machine counted within some seconds, if this is its link"`
 }
 
 // ClassLoad is the part of a link's rate that a class of traffic takes.

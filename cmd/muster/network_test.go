@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/internal/netlab"
 	runs "github.com/muster-gpu/muster/local/run"
+	"github.com/muster-gpu/muster/network/flow"
 )
 
 // narrow is a network of two leaf switches that are joined by one narrow link.
@@ -66,6 +67,19 @@ func (d *daemon) networkOf(id int) (n api.Network) {
 	return n
 }
 
+// marks is the table of nftables by which the daemon marks what jobs send; "": there is none.
+func (d *daemon) marks() string {
+	out, err := exec.Command("nft", "list", "table", "inet", d.marksTable()).Output()
+	if err != nil {
+		return ""
+	}
+	return string(out)
+}
+
+func (d *daemon) marksTable() string {
+	return "muster-" + runs.Places{Dir: filepath.Join(d.dir, "state")}.State()
+}
+
 // What a policy decides of jobs' traffic is carried out: marks, variables, slots, also by a daemon that comes after one
 // that was killed; and it is undone.
 func TestTrafficIsTreated(t *testing.T) {
@@ -97,15 +111,8 @@ func TestTrafficIsTreated(t *testing.T) {
 	if !ok || one.Class+two.Class == 0 || one.Class == two.Class {
 		t.Fatalf("first %+v, second %+v", one, two)
 	}
-	table := "muster-" + runs.Places{Dir: filepath.Join(d.dir, "state")}.State()
-	tables := func() int {
-		out, err := exec.Command("nft", "list", "table", "inet", table).CombinedOutput()
-		if err != nil {
-			return 0
-		}
-		return strings.Count(string(out), "goto dscp40")
-	}
-	if n := tables(); n != 2 {
+	marked := func() int { return strings.Count(d.marks(), "goto dscp40") }
+	if n := marked(); n != 2 {
 		t.Errorf("%d tasks are marked, not the two of the job that goes first", n)
 	}
 	if two.Class > 0 {
@@ -116,7 +123,7 @@ func TestTrafficIsTreated(t *testing.T) {
 	}
 	d.kill()
 	d.start()
-	if n := tables(); n != 2 {
+	if n := marked(); n != 2 {
 		t.Errorf("%d tasks are marked after a restart", n)
 	}
 	if a, b := d.networkOf(1), d.networkOf(2); a.Class != one.Class || b.Class != two.Class {
@@ -124,7 +131,7 @@ func TestTrafficIsTreated(t *testing.T) {
 	}
 	d.must("cancel", "1")
 	d.must("cancel", "2")
-	d.eventually("no table is left", func() bool { return tables() == 0 })
+	d.eventually("no table is left", func() bool { return d.marks() == "" })
 	out, code := d.try("submit", d.reduces("third", script, time.Second, 2, "h1", "h9"))
 	if code == 0 {
 		t.Error("a host that is not there is accepted")
@@ -155,14 +162,67 @@ func TestSlots(t *testing.T) {
 	d.must("cancel", "1")
 }
 
-// mix is two or three jobs that share the narrow link.
-type mix struct {
-	name string
-	jobs []netlab.Job
+// A job that says that it transmits a tenth of what it does is found out, and loses the class that it gained.
+func TestClaimIsCounted(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it counts for a minute")
+	}
+	if err := netlab.NoTorch(); err != nil {
+		t.Skip("NOT TESTED:", err)
+	}
+	lab, err := netlab.New(200)
+	if err != nil {
+		t.Skip("NOT TESTED:", err)
+	}
+	defer lab.Close()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ncpus: 64\ntraffic: crux\n"+narrow)
+	gate := filepath.Join(d.dir, "gate")
+	liar, honest := netlab.Job{Hosts: []int{1, 3}, Compute: 50 * time.Millisecond, MiB: 2, Port: 5001},
+		netlab.Job{Hosts: []int{2, 4}, Compute: 100 * time.Millisecond, MiB: 1, Port: 5002}
+	// what a job reports goes before what it states
+	silent := strings.Replace(lab.Script(&liar, root, gate), "exec nsenter", "unset MUSTER_PROGRESS; exec nsenter", 1)
+	d.must("submit", d.reduces("liar", silent, liar.Compute, liar.MiB/10, "h1", "h3"))
+	d.must("submit", d.reduces("honest", lab.Script(&honest, root, gate), honest.Compute, honest.MiB, "h2", "h4"))
+	if err := netlab.Open(gate, filepath.Join(d.dir, "liar-0.out"), filepath.Join(d.dir, "honest-0.out")); err != nil {
+		t.Fatal(err)
+	}
+	ok := until(func() bool { n := d.networkOf(1); return n.Class == 1 && strings.HasPrefix(n.Marks, "applied") })
+	if n := d.networkOf(1); !ok && strings.HasPrefix(n.Marks, "not applied: ") {
+		t.Skip("NOT TESTED: ", n.Marks)
+	} else if !ok {
+		t.Fatalf("a job that says that it hardly transmits is to go first: %+v", n)
+	}
+	d.eventually("it is found out",
+		func() bool { return strings.Contains(d.networkOf(1).Counted, "times what it says") })
+	d.eventually("it goes second", func() bool { return d.networkOf(1).Class == 2 && d.networkOf(2).Class == 1 })
+	if n := d.networkOf(2); n.Counted != "" {
+		t.Errorf("one that tells the truth: %s", n.Counted)
+	}
+	d.must("cancel", "--all")
+	d.eventually("no table is left", func() bool { return d.marks() == "" })
 }
 
-// BenchmarkNetwork measures jobs that reduce over a narrow link, under policies for their traffic, as markdown: the
-// median time of an iteration over a minute, and what the model of the network predicts. It runs alone on the machine.
+// mix is two or three jobs that share the narrow link.
+type mix struct {
+	name, about string
+	jobs        []netlab.Job
+}
+
+// played are iterations of a mix's jobs under a policy.
+type played struct {
+	took      []time.Duration // the median of each job, over the span
+	predicted []time.Duration // by the model of the network, of the treatment that the policy decided
+}
+
+// BenchmarkNetwork measures jobs that reduce over a narrow link, under policies for their traffic, and prints markdown:
+// the median time of an iteration over a minute, what the model of the network predicts, and what a policy gives back
+// of what contention took. Each sub-benchmark is a mix under a policy, with the same jobs alone and untreated before
+// it, and takes less than four minutes. It runs alone on the machine.
 func BenchmarkNetwork(b *testing.B) {
 	if err := netlab.NoTorch(); err != nil {
 		b.Skip(err)
@@ -172,28 +232,24 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 	const ms = time.Millisecond
 	mixes := []mix{
-		{"two jobs of .15 s / 2 MiB", []netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4)}},
-		{"three jobs of .15 s / 2 MiB", []netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4), job(150*ms, 2, 1, 4)}},
+		{"two", "two of .15 s / 2 MiB", []netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4)}},
+		{"three", "three of .15 s / 2 MiB",
+			[]netlab.Job{job(150*ms, 2, 1, 3), job(150*ms, 2, 2, 4), job(150*ms, 2, 1, 4)}},
 	}
 	span := time.Minute
 	if v, err := time.ParseDuration(os.Getenv("MUSTER_NETWORK_SPAN")); err == nil {
 		span = v
 	}
-	fmt.Println("| mix | traffic | ms an iteration | given back of what contention took |\n|---|---|---|---|")
-	policies := []string{"none", "crux", "cassini", "muster"}
-	if v := os.Getenv("MUSTER_NETWORK_POLICIES"); v != "" {
-		policies = append(policies[:1], strings.Fields(v)...)
-	}
+	fmt.Println("| jobs | traffic | alone | untreated | predicted | treated | predicted | given back |\n|---|---|---|---|---|---|---|---|")
 	for _, m := range mixes {
-		alone := playMix(b, "none", m.jobs[:1], span/2)[0]
-		var lost []time.Duration
-		for _, policy := range policies {
-			took := playMix(b, policy, m.jobs, span)
-			if policy == "none" {
-				lost = took
-				fmt.Printf("| %s | (one alone) | %d | |\n", m.name, alone.Milliseconds())
-			}
-			fmt.Printf("| %s | %s | %s | %s |\n", m.name, policy, inMs(took), givenBack(alone, lost, took))
+		for _, policy := range []string{"crux", "cassini", "muster"} {
+			b.Run(m.name+"/"+policy, func(b *testing.B) {
+				alone := playMix(b, "none", m.jobs[:1], span/2).took[0]
+				before, now := playMix(b, "none", m.jobs, span), playMix(b, policy, m.jobs, span)
+				fmt.Printf("| %s | `%s` | %d | %s | %s | %s | %s | %s |\n", m.about, policy, alone.Milliseconds(),
+					inMs(before.took), before.errors(), inMs(now.took), now.errors(),
+					givenBack(alone, before.took, now.took))
+			})
 		}
 	}
 }
@@ -204,6 +260,15 @@ func inMs(list []time.Duration) string {
 		out = append(out, fmt.Sprint(d.Milliseconds()))
 	}
 	return strings.Join(out, ", ")
+}
+
+// errors are the predictions, and by how much they are off.
+func (p *played) errors() string {
+	var off []string
+	for i, d := range p.predicted {
+		off = append(off, fmt.Sprintf("%+.0f", 100*(d.Seconds()/p.took[i].Seconds()-1)))
+	}
+	return inMs(p.predicted) + " (" + strings.Join(off, ", ") + " %)"
 }
 
 // givenBack is by how much less the jobs lose together, in percent.
@@ -219,8 +284,8 @@ func givenBack(alone time.Duration, before, now []time.Duration) string {
 	return fmt.Sprintf("%.0f %%", 100*(1-left.Seconds()/lost.Seconds()))
 }
 
-// playMix runs jobs under a daemon with a policy, and returns the median time of an iteration of each.
-func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration) (took []time.Duration) {
+// playMix runs jobs under a daemon with a policy for a time.
+func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration) (p played) {
 	b.Helper()
 	lab, err := netlab.New(200)
 	if err != nil {
@@ -236,6 +301,13 @@ func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration)
 	d.configure(fmt.Sprintf("policy: fifo\ncpus: 64\ntraffic: %s\n%s", policy,
 		strings.ReplaceAll(narrow, "200Mbps", fmt.Sprintf("%.0fMbps", 200*netlab.Payload))))
 	d.start()
+	defer func() { // also if it fails: marks outlive a daemon
+		_, _ = d.try("cancel", "--all")
+		if !until(func() bool { return d.marks() == "" }) {
+			_ = exec.Command("nft", "delete", "table", "inet", d.marksTable()).Run()
+		}
+		d.kill()
+	}()
 	gate := filepath.Join(d.dir, "gate")
 	var outs []string
 	for i := range jobs {
@@ -254,17 +326,17 @@ func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration)
 	time.Sleep(5 * time.Second) // until marks are set, and slots are held
 	from := time.Now()
 	time.Sleep(span)
+	flows := make([]flow.Job, len(jobs))
 	for i, path := range outs {
 		list, err := netlab.Read(path)
 		if err != nil {
 			b.Fatal(err)
 		}
-		took = append(took, netlab.Median(list, from, time.Now()))
-		b.Logf("%s, %s: %+v %s", policy, path, d.networkOf(i+1), d.progressOf(i+1))
+		n := d.networkOf(i + 1)
+		p.took, flows[i] = append(p.took, netlab.Median(list, from, time.Now())), jobs[i].Flow()
+		flows[i].Class, flows[i].Shift, flows[i].Period = n.Class, time.Duration(n.Shift), time.Duration(n.Period)
+		b.Logf("%s, %s: %+v %s", policy, path, n, d.progressOf(i+1))
 	}
-	for i := range jobs {
-		d.must("cancel", fmt.Sprint(i+1))
-	}
-	d.kill()
-	return took
+	p.predicted = flow.Steady(netlab.Trunk{}, flows)
+	return p
 }

@@ -153,7 +153,13 @@ func TestClassesGiveBack(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Second)
+	before, began := marker.Set(want)[first[0]], time.Now()
 	treated := measure(5*time.Second, out1, out2)
+	after := marker.Set(want)[first[0]]
+	each := float64(after.Sent-before.Sent) * treated[0].Seconds() / time.Since(began).Seconds() / (1 << 20)
+	if !after.Counted || each < 1.5 || each > 2.5 {
+		t.Errorf("a rank is counted to send %.2f MiB an iteration, not 2 (%+v, %+v)", each, before, after)
+	}
 	// other programs may disturb a measurement
 	for try := 0; try < 3 && slices.Max(treated) > slices.Max(untreated)*85/100; try++ {
 		for i, m := range measure(5*time.Second, out1, out2) {

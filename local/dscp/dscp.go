@@ -30,27 +30,61 @@ const (
 	mostProcesses = 4096
 )
 
+// Groups are control groups of version 2, by name.
+type Groups interface {
+	Levels() []uint32 // of the hierarchy, at which they are; none: there is no version 2
+	ID(name string) (uint64, error)
+	Pids(name string) []int
+}
+
+// managed are the groups of this machine's tasks. Where there is no version 2, class identifiers tell them apart.
+type managed struct{ *cgroup.Manager }
+
+func (m managed) Levels() []uint32 {
+	if level, ok := m.ByID(); ok {
+		return []uint32{uint32(level)}
+	}
+	return nil
+}
+
+func (m managed) ID(name string) (uint64, error) { return m.Group(name).ID() }
+
+func (m managed) Pids(name string) []int { return m.Group(name).Pids() }
+
 // Marker marks the traffic of control groups. It is not safe for concurrent use.
 type Marker struct {
-	groups  *cgroup.Manager
+	groups  Groups
+	old     *cgroup.Manager // of which class identifiers are set, where need be; nil: of none
 	table   string
 	spaces  map[spaceID]*space // with our table
 	classes map[string]uint32  // by group: its class identifier, where groups are told apart by those
+	sent    map[string]uint64  // by group: bytes
 }
 
 // State is what became of a group's mark.
 type State struct {
 	Spaces int   // network namespaces in which it is in force
 	Err    error // why it is not in force everywhere; nil: it is
+	// Sent is how many bytes it sent since it was marked first, headers included and what stays in a namespace left
+	// out. It counts if Counted.
+	Sent    uint64
+	Counted bool
 }
 
 // errNoGroups: neither version of control groups is of use.
 var errNoGroups = errors.New("this machine has neither control groups of version 2 nor net_cls")
 
-// New makes a marker; state, with which names of its groups end, tells its table from those of other daemons. It finds
-// what an earlier daemon of the same state left, which the next Set keeps or removes.
+// New makes a marker of tasks' groups; state, with which names of its groups end, tells its table from those of other
+// daemons. It finds what an earlier daemon of the same state left, which the next Set keeps or removes.
 func New(groups *cgroup.Manager, state string) *Marker {
-	m := &Marker{groups: groups, table: "muster-" + state, spaces: map[spaceID]*space{}, classes: groups.Classes(state)}
+	m := NewFor(managed{groups}, state)
+	m.old, m.classes = groups, groups.Classes(state)
+	return m
+}
+
+// NewFor is New for groups that others made.
+func NewFor(groups Groups, state string) *Marker {
+	m := &Marker{groups: groups, table: "muster-" + state, spaces: map[spaceID]*space{}, sent: map[string]uint64{}}
 	own, err := openSpace(ownSpace, m.table)
 	if err != nil || !own.found() {
 		own.close()
@@ -84,12 +118,14 @@ func (m *Marker) Set(want map[string]uint8) map[string]State {
 		}
 		return states
 	}
+	names := map[string]string{}             // groups by key
 	tables := map[spaceID]map[string]uint8{} // by namespace: DSCP by key
 	paths := map[spaceID]string{}
 	in := map[string][]spaceID{}
 	for name, value := range want {
 		key, err := m.key(name, value)
 		if err == nil {
+			names[key] = name
 			in[name], err = m.spacesOf(name, paths)
 		}
 		states[name] = State{Err: err}
@@ -100,6 +136,7 @@ func (m *Marker) Set(want map[string]uint8) map[string]State {
 			tables[id][key] = value
 		}
 	}
+	m.count(want, names, &match)
 	failed := map[spaceID]error{}
 	for id, table := range tables {
 		failed[id] = m.declare(id, paths[id], match, table)
@@ -113,7 +150,7 @@ func (m *Marker) Set(want map[string]uint8) map[string]State {
 	}
 	for name := range m.classes {
 		if _, wanted := want[name]; !wanted {
-			_ = m.groups.Group(name).SetClass(0) // or it is gone
+			_ = m.old.Group(name).SetClass(0) // or it is gone
 			delete(m.classes, name)
 		}
 	}
@@ -125,17 +162,41 @@ func (m *Marker) Set(want map[string]uint8) map[string]State {
 				s.Spaces++
 			}
 		}
+		s.Sent, s.Counted = m.sent[name], match.counts()
 		states[name] = s
 	}
 	return states
 }
 
+// count adds what groups sent since the last time, before tables are written again, with new counters.
+func (m *Marker) count(want map[string]uint8, names map[string]string, how *match) {
+	maps.DeleteFunc(m.sent, func(name string, _ uint64) bool {
+		_, wanted := want[name]
+		return !wanted
+	})
+	if !how.counts() {
+		return
+	}
+	for _, s := range m.spaces {
+		now := s.counts()
+		for key, bytes := range now {
+			if before := s.counted[key]; bytes >= before {
+				bytes -= before
+			}
+			if name := names[key]; name != "" {
+				m.sent[name] += bytes
+			}
+		}
+		s.counted = now
+	}
+}
+
 // match is how the rules find a packet's group.
 func (m *Marker) match() (match, error) {
-	if level, ok := m.groups.ByID(); ok {
-		return match{level: uint32(level)}, nil
+	if levels := m.groups.Levels(); len(levels) > 0 {
+		return match{levels: levels}, nil
 	}
-	if m.groups.ByClass() {
+	if m.old != nil && m.old.ByClass() {
 		return match{byClass: true}, nil
 	}
 	return match{}, errNoGroups
@@ -146,14 +207,13 @@ const classBase = 0x4d750000
 
 // key is what the rules know a group by.
 func (m *Marker) key(name string, value uint8) (string, error) {
-	g := m.groups.Group(name)
-	if _, ok := m.groups.ByID(); ok {
-		id, err := g.ID()
+	if len(m.groups.Levels()) > 0 {
+		id, err := m.groups.ID(name)
 		return string(binary.NativeEndian.AppendUint64(nil, id)), err
 	}
 	class := classBase | uint32(value)
 	if m.classes[name] != class {
-		if err := g.SetClass(class); err != nil {
+		if err := m.old.Group(name).SetClass(class); err != nil {
 			return "", err
 		}
 		m.classes[name] = class
@@ -171,7 +231,7 @@ func (m *Marker) spacesOf(name string, paths map[spaceID]string) (list []spaceID
 		list, paths[id] = append(list, id), path
 	}
 	add(ownSpace)
-	pids := m.groups.Group(name).Pids()
+	pids := m.groups.Pids(name)
 	for _, pid := range pids[:min(len(pids), mostProcesses)] {
 		if add("/proc/" + strconv.Itoa(pid) + "/ns/net"); len(list) > mostSpaces {
 			return list, fmt.Errorf("its processes are in more than %d network namespaces", mostSpaces)
@@ -198,9 +258,10 @@ func (m *Marker) declare(id spaceID, path string, how match, want map[string]uin
 		}
 	}
 	m.spaces[id] = s
-	if maps.Equal(s.read(), want) {
+	if maps.Equal(s.read(how), want) {
 		return nil
 	}
+	s.counted = nil
 	err := s.write(how, want)
 	if err != nil {
 		s.close()

@@ -31,9 +31,10 @@ func spaceOf(path string) (spaceID, error) {
 
 // space is our table in a network namespace.
 type space struct {
-	id   spaceID
-	conn *nftables.Conn
-	t    *nftables.Table
+	id      spaceID
+	conn    *nftables.Conn
+	t       *nftables.Table
+	counted map[string]uint64 // counts of the last time
 }
 
 // openSpace connects to the rules of a namespace. Its result is to be closed, also with an error.
@@ -74,15 +75,33 @@ func (s *space) remove() {
 	_ = s.conn.Flush() // a namespace without processes goes, too
 }
 
-// Names in the table: a map from groups to chains, one chain for each DSCP, and the one that consults the map.
+// Names in the table: a map from groups to chains, the set of groups with a counter of each, one chain for each DSCP,
+// and the one that consults map and set.
 const (
 	marksName  = "marks"
+	sentName   = "sent"
 	outputName = "output"
 	chainName  = "dscp"
 )
 
+// counts are the bytes that groups sent to other network interfaces since the table was written, by key; nil: they are
+// not known.
+func (s *space) counts() map[string]uint64 {
+	elements, err := s.conn.GetSetElements(&nftables.Set{Table: s.t, Name: sentName})
+	if err != nil {
+		return nil
+	}
+	sent := map[string]uint64{}
+	for _, e := range elements {
+		if e.Counter != nil {
+			sent[string(e.Key)] = e.Counter.Bytes
+		}
+	}
+	return sent
+}
+
 // read is what the table says: DSCP by key; nil: the table is not as we would make it.
-func (s *space) read() map[string]uint8 {
+func (s *space) read(how match) map[string]uint8 {
 	if t, err := s.conn.ListTableOfFamily(s.t.Name, s.t.Family); err != nil || t == nil {
 		return nil
 	}
@@ -94,7 +113,7 @@ func (s *space) read() map[string]uint8 {
 		list, err := s.conn.GetRules(s.t, &nftables.Chain{Name: chain})
 		return err == nil && len(list) == rules
 	}
-	if !whole(outputName, 1) {
+	if !whole(outputName, how.rules()) {
 		return nil
 	}
 	found, chains := map[string]uint8{}, map[string]bool{}
@@ -113,11 +132,37 @@ func (s *space) read() map[string]uint8 {
 	return found
 }
 
-// match is how rules find a packet's group: by its number in version 2, at a level, or by its class identifier.
+// match is how rules find a packet's group: by its number in version 2, at one of some levels, or by its class
+// identifier.
 type match struct {
 	byClass bool
-	level   uint32
+	levels  []uint32
 }
+
+// loads are the expressions that load what a packet's group may be known by.
+func (m *match) loads() (list []expr.Any) {
+	if m.byClass {
+		return []expr.Any{&expr.Meta{Key: expr.MetaKeyCGROUP, Register: unix.NFT_REG_1}}
+	}
+	for _, level := range m.levels {
+		list = append(list, &expr.Socket{Key: expr.SocketKeyCgroupv2, Level: level, Register: unix.NFT_REG_1})
+	}
+	return list
+}
+
+// rules is how many rules the chain of output has.
+func (m *match) rules() int {
+	if m.counts() {
+		return 2 * len(m.loads())
+	}
+	return len(m.loads())
+}
+
+// counts reports whether it is known of each group what it sends: several groups may have one class identifier.
+func (m *match) counts() bool { return !m.byClass }
+
+// loopback is the type of the interface of what stays in a namespace (ARPHRD_LOOPBACK).
+const loopback = 772
 
 // write declares the table, in one transaction: no packet sees a part of it.
 func (s *space) write(how match, want map[string]uint8) error {
@@ -139,18 +184,37 @@ func (s *space) write(how match, want map[string]uint8) error {
 	slices.SortFunc(elements, func(a, b nftables.SetElement) int { return slices.Compare(a.Key, b.Key) })
 	marks := &nftables.Set{Table: s.t, Name: marksName, IsMap: true, KeyType: nftables.TypeCGroupV2,
 		DataType: nftables.TypeVerdict, KeyByteOrder: binaryutil.NativeEndian}
-	var load expr.Any = &expr.Socket{Key: expr.SocketKeyCgroupv2, Level: how.level, Register: unix.NFT_REG_1}
 	if how.byClass {
 		marks.KeyType = nftables.TypeClassID
-		load = &expr.Meta{Key: expr.MetaKeyCGROUP, Register: unix.NFT_REG_1}
 	}
 	if err := c.AddSet(marks, elements); err != nil {
 		return err
 	}
+	keys := slices.Clone(elements)
+	for i := range keys {
+		keys[i].VerdictData = nil
+	}
+	sent := &nftables.Set{Table: s.t, Name: sentName, KeyType: marks.KeyType, Counter: true,
+		KeyByteOrder: binaryutil.NativeEndian}
+	if how.counts() {
+		if err := c.AddSet(sent, keys); err != nil {
+			return err
+		}
+	}
 	output := c.AddChain(&nftables.Chain{Name: outputName, Table: s.t, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityMangle})
-	c.AddRule(&nftables.Rule{Table: s.t, Chain: output, Exprs: []expr.Any{load,
-		&expr.Lookup{SourceRegister: unix.NFT_REG_1, IsDestRegSet: true, SetName: marks.Name, SetID: marks.ID}}})
+	consult := func(name string, id uint32, verdict bool, exprs ...expr.Any) {
+		c.AddRule(&nftables.Rule{Table: s.t, Chain: output, Exprs: append(exprs,
+			&expr.Lookup{SourceRegister: unix.NFT_REG_1, IsDestRegSet: verdict, SetName: name, SetID: id})})
+	}
+	for _, load := range how.loads() {
+		if how.counts() {
+			consult(sent.Name, sent.ID, false, &expr.Meta{Key: expr.MetaKeyOIFTYPE, Register: unix.NFT_REG_1},
+				&expr.Cmp{Op: expr.CmpOpNeq, Register: unix.NFT_REG_1,
+					Data: binary.NativeEndian.AppendUint16(nil, loopback)}, load)
+		}
+		consult(marks.Name, marks.ID, true, load)
+	}
 	return c.Flush()
 }
 

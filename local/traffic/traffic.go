@@ -1,17 +1,11 @@
-// Package traffic carries out how the network is to treat the traffic of a machine's jobs (cluster.Treatment): by
-// variables that communication libraries read when a job starts, by marks on what it sends (local/dscp), and by a file
-// that tells the job when its iterations are to begin.
+// Package traffic is what a machine does of how the network is to treat the traffic of its jobs (cluster.Treatment): a
+// file tells a job when its iterations are to begin, and what it sends is marked (local/dscp).
 package traffic
 
 import (
-	"fmt"
 	"strconv"
 
-	"github.com/muster-gpu/muster/ask"
-	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/local/dscp"
-	"github.com/muster-gpu/muster/show"
 )
 
 // FileName is the file, in the folder of a run, that says how its traffic is treated now; FileVariable names it.
@@ -20,48 +14,8 @@ const (
 	FileVariable = "MUSTER_NETWORK"
 )
 
-// View is how the traffic of a run is treated, and how far that is carried out: as it was started, as it is to be now,
-// what became of its marks, and what it reports. It is nil if all is as for any other job.
-func View(q *config.QoS, start, now *cluster.Treatment, marks []dscp.State, p *show.Progress) *show.Network {
-	was, is := start.Value(), now.Value()
-	start, now = &was, &is
-	if start.Plain() && now.Plain() {
-		return nil
-	}
-	v := &show.Network{Class: now.Class, Spread: now.Spread, Shift: ask.Duration(now.Shift),
-		Period: ask.Duration(now.Period)}
-	if m, ok := q.Mark(now.Class); ok {
-		v.DSCP = config.DSCPText(m.DSCP)
-		v.Marks = marksText(marks)
-		if now.Class > len(q.Classes) {
-			v.Marks += fmt.Sprintf("; the network has %d classes (network.classes)", len(q.Classes))
-		}
-	}
-	v.Verbs = verbsText(q, start, now)
-	if len(now.Path) > 0 {
-		v.Path = "not applied: no library lets the path be chosen"
-	}
-	if now.Period > 0 {
-		v.Slots = slotsText(p)
-	}
-	return v
-}
-
-// slotsText says whether a job's iterations begin in their slots, as it reports.
-func slotsText(p *show.Progress) string {
-	if p != nil {
-		switch p.Slots {
-		case show.SlotsHeld:
-			return "held"
-		case show.SlotsTooShort:
-			return "not held: its iterations take longer than the period"
-		}
-	}
-	return "not known: the job does not call muster.iteration(), or has not yet"
-}
-
-// marksText says what became of the marks of a run's tasks.
-func marksText(marks []dscp.State) string {
+// Marks says what became of the marks of a run's tasks.
+func Marks(marks []dscp.State) string {
 	spaces := 0
 	for _, s := range marks {
 		if s.Err != nil {
@@ -76,20 +30,4 @@ func marksText(marks []dscp.State) string {
 		return "applied, in " + strconv.Itoa(spaces) + " network namespaces"
 	}
 	return "applied"
-}
-
-// verbsText says which class holds for InfiniBand and RoCE, whose libraries read it when the job starts.
-func verbsText(q *config.QoS, start, now *cluster.Treatment) string {
-	text := "no class"
-	if m, ok := q.Mark(start.Class); ok {
-		text = fmt.Sprintf("class %d: NCCL_IB_TC=%d", start.Class, m.TC)
-	}
-	if start.Spread > 1 {
-		text += fmt.Sprintf(", NCCL_IB_QPS_PER_CONNECTION=%d", start.Spread)
-	}
-	text += ", as the job was started with"
-	if start.Class != now.Class || max(1, start.Spread) != max(1, now.Spread) {
-		text += "; it is to be another, for which it would have to start again"
-	}
-	return text
 }

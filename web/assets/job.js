@@ -163,6 +163,7 @@ function network(n) {
   const said = [];
   if (n.class) said.push(`class ${n.class}`);
   if (n.slots) said.push(`slots: ${n.slots}`);
+  if (n.counted) said.push(n.counted);
   if (n.loses?.length) said.push(`an iteration takes ${n.takes} instead of ${n.alone}, because of ${n.loses.map((l) => `job ${l.job} (${l.link})`).join(", ")}`);
   return said.join("; ");
 }

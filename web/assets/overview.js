@@ -214,5 +214,5 @@ function link(l) {
     part.style.width = `${Math.min(100, 100 * c.load)}%`;
     bar.append(part);
   }
-  return el("tr", {}, el("td", { text: l.name }), el("td", { text: `${num(l.rate / 1e9)} Gbit/s` }), el("td", { class: "n", text: `${(100 * l.load).toFixed(1)} %` }), el("td", {}, bar));
+  return el("tr", {}, el("td", { text: l.name }), el("td", { text: `${num(l.rate / 1e9)} Gbit/s` }), el("td", { class: "n", text: `${(100 * l.load).toFixed(1)} %${l.counted === undefined ? "" : ` (counted: ${(100 * l.counted).toFixed(1)} %)`}` }), el("td", {}, bar));
 }
