@@ -98,8 +98,11 @@ func (k *cluster) define(group, version string, kinds ...string) {
 	k.Helper()
 	for _, kind := range kinds {
 		name := strings.TrimSuffix(strings.ToLower(kind), "s") + "s"
-		if strings.HasSuffix(kind, "Class") {
-			name = strings.ToLower(kind) + "es"
+		switch base, y := strings.CutSuffix(strings.ToLower(kind), "y"); {
+		case y:
+			name = base + "ies"
+		case strings.HasSuffix(kind, "Class"):
+			name = base + "es"
 		}
 		k.must(fmt.Sprintf(definition, name, kind, group, version), "apply", "-f", "-")
 		k.wait(name+" are served", func() bool {

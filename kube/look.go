@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/look"
@@ -96,7 +97,7 @@ func (d *Driver) see() *sight {
 	d.sample(now)
 	d.records.Count(now)
 	l := &sight{Sight: d.records.Sight(now, d.present(now))}
-	l.Queues = d.eng.QueueUse()
+	l.Queues, l.Links = d.eng.QueueUse(), driver.Links(d.eng)
 	for _, g := range d.gangs {
 		if g.book.Number == 0 || g.book.Over && g.asks() {
 			d.note(g, now)

@@ -26,6 +26,26 @@ import (
 func (d *Driver) objectChanged(key gangs.Key, o *unstructured.Unstructured) {
 	d.objects.Changed(key, o)
 	d.regroupUsers(key)
+	d.topologyChanged(key.Kind)
+}
+
+// topologyChanged looks again where nodes are, if the objects of a kind say by which labels that is known.
+func (d *Driver) topologyChanged(k *gangs.Kind) {
+	if k != gangs.TopologyKind || !d.opt.Labels.SetTopologies(d.objects.Topologies()) {
+		return
+	}
+	for name, n := range d.nodes {
+		if n.obj != nil {
+			d.nodeIsAnother(name)
+		}
+	}
+	for _, g := range d.gangs {
+		if g.phase == gathering || g.phase == waiting {
+			d.touch(g)
+		}
+	}
+	d.lookAgain()
+	d.moves++
 }
 
 // kindReadable books whether the objects of a kind can be known.
@@ -33,6 +53,7 @@ func (d *Driver) kindReadable(k *gangs.Kind, so bool) {
 	for _, key := range d.objects.SetReadable(k, so) {
 		d.regroupUsers(key)
 	}
+	d.topologyChanged(k)
 }
 
 // regroupUsers has the gangs that look at an object look again whose their pods are.

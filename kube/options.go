@@ -57,6 +57,12 @@ const (
 // Labels are the labels of nodes that say what is where.
 type Labels = gpus.Labels
 
+// LabelsOf are the labels that a configuration names.
+func LabelsOf(c *config.KubeLabels) Labels {
+	return Labels{Product: c.Product, Memory: c.Memory, Replicas: c.Replicas, Sharing: c.Sharing, Clique: c.Clique,
+		Rack: c.Rack, Fabric: c.Fabric, Count: c.Count, Config: c.Config, State: c.State, Strategy: c.Strategy}
+}
+
 // Options configure a driver.
 type Options struct {
 	Client kubernetes.Interface // for what schedules

@@ -35,9 +35,9 @@ import (
 // 1.4, Kueue v0.19, Volcano v1.16 and KAI v0.17.
 
 // crd defines a kind.
-func crd(k *gangs.Kind, clusterWide bool) *unstructured.Unstructured {
+func crd(k *gangs.Kind, wide bool) *unstructured.Unstructured {
 	scope := "Namespaced"
-	if clusterWide {
+	if wide {
 		scope = "Cluster"
 	}
 	var versions []any
@@ -53,6 +53,9 @@ func crd(k *gangs.Kind, clusterWide bool) *unstructured.Unstructured {
 				"names": map[string]any{"plural": k.Resource, "singular": strings.ToLower(k.Name), "kind": k.Name,
 					"listKind": k.Name + "List"}}}}
 }
+
+// clusterWide reports whether objects of a kind have no namespace.
+func clusterWide(k *gangs.Kind) bool { return k == kueuePriorityKind || k == gangs.TopologyKind }
 
 func (b *bench) dynamic(change ...func(*rest.Config)) dynamic.Interface {
 	b.Helper()
@@ -74,7 +77,7 @@ func (b *bench) define(kinds ...*gangs.Kind) {
 		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 			Resource: "customresourcedefinitions"})
 	for _, k := range kinds {
-		if _, err := crds.Create(b.ctx, crd(k, k == kueuePriorityKind), metav1.CreateOptions{}); err != nil &&
+		if _, err := crds.Create(b.ctx, crd(k, clusterWide(k)), metav1.CreateOptions{}); err != nil &&
 			!apierrors.IsAlreadyExists(err) {
 			b.Fatal(err)
 		}
@@ -110,7 +113,7 @@ func (b *bench) object(k *gangs.Kind, name string, meta, rest object) []metav1.O
 	}
 	o.Object["metadata"] = all
 	var c dynamic.ResourceInterface = b.dynamic().Resource(gvr(k))
-	if k != kueuePriorityKind {
+	if !clusterWide(k) {
 		o.SetNamespace("default")
 		c = b.dynamic().Resource(gvr(k)).Namespace("default")
 	}

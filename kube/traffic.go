@@ -12,7 +12,9 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/show"
 )
 
 // treatsTraffic reports whether gangs are told how the network treats what they transmit.
@@ -77,4 +79,39 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 			}
 		})
 	}
+}
+
+// marksOfPods is what can be said of marking what pods send: it is done on their nodes.
+const marksOfPods = "written to its pods (" + AnnotationDSCP + "); what they send bears it where an agent runs on their nodes"
+
+// networkOf is what people see of how a running gang's traffic is treated; nil: as any other's.
+func (d *Driver) networkOf(g *gang) (n *show.Network) {
+	if d.treatsTraffic() {
+		began, now := d.startedWith(g), d.treatment(g)
+		n = driver.Treated(&d.opt.QoS, &began, &now, marksOfPods, g.Last)
+	}
+	return driver.OnNetwork(d.eng, g.id, n, func(id cluster.JobID) int {
+		if other := d.byID[id]; other != nil {
+			return other.book.Number
+		}
+		return int(id)
+	})
+}
+
+// startedWith is of a gang's treatment what its pods were told for good: what libraries read when they start.
+func (d *Driver) startedWith(g *gang) (t cluster.Treatment) {
+	for _, p := range g.sorted() {
+		tc, known := p.obj.Annotations[AnnotationTC]
+		if !known {
+			continue
+		}
+		t.Spread, _ = strconv.Atoi(p.obj.Annotations[AnnotationQPs])
+		for class := 1; t.Class == 0 && class <= cluster.MaxClasses; class++ {
+			if m, marked := d.opt.QoS.Mark(class); marked && strconv.Itoa(int(m.TC)) == tc {
+				t.Class = class
+			}
+		}
+		break
+	}
+	return t
 }

@@ -6,10 +6,13 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gangs"
 )
 
 // Gangs on nodes of different racks share the racks' links: their pods are told in which class their traffic is, in
@@ -39,13 +42,8 @@ func TestTrafficOfPods(t *testing.T) {
 		d.answer(t, now)
 	}
 	notes := func(name string) map[string]string {
-		for uid, p := range d.pods {
-			if p.gang.name == "default/"+name {
-				return d.notesFor(p.gang, uid)
-			}
-		}
-		t.Fatalf("no pods of %s", name)
-		return nil
+		g := gangNamed(t, d, name)
+		return d.notesFor(g, g.sorted()[0].obj.UID)
 	}
 	come("first", "{pattern: ring, bytes: 10GB, compute: 1s}")
 	if n := notes("first"); n[AnnotationClass] != "0" || n[AnnotationTC] != "0" || n[AnnotationDSCP] != "cs0" ||
@@ -56,6 +54,10 @@ func TestTrafficOfPods(t *testing.T) {
 	first, second := notes("first"), notes("second")
 	if first[AnnotationClass] != "2" || second[AnnotationClass] != "1" {
 		t.Errorf("the classes are %s and %s, want 2 and 1", first[AnnotationClass], second[AnnotationClass])
+	}
+	if v := d.networkOf(gangNamed(t, d, "first")); v == nil || v.Class != 2 || v.DSCP != "cs4" ||
+		!strings.HasPrefix(v.Verbs, "no class, as") || len(v.Loses) != 1 || v.Takes <= v.Alone {
+		t.Errorf("what is shown of the first: %+v", v)
 	}
 	if second[AnnotationTC] != "160" || second[AnnotationDSCP] != "cs5" || first[AnnotationFIFO] != "160" ||
 		first[AnnotationTC] != "128" {
@@ -79,5 +81,69 @@ func TestStatedTraffic(t *testing.T) {
 	d.come(t, now, p)
 	if g := d.pods["p"].gang; g.phase != gathering || !strings.Contains(g.refused, `did you mean "ring"?`) {
 		t.Errorf("it is in phase %d, refused: %q", g.phase, g.refused)
+	}
+}
+
+func gangNamed(t *testing.T, d *Driver, name string) *gang {
+	t.Helper()
+	for _, g := range d.gangs {
+		if g.name == "default/"+name {
+			return g
+		}
+	}
+	t.Fatalf("no gang %s", name)
+	return nil
+}
+
+// On a cluster whose racks are those of a Topology of Kueue, gangs that share the racks' links are told so on their
+// pods when they are bound and while they run, and people see what each loses.
+func testTraffic(b *bench) {
+	b.define(gangs.TopologyKind)
+	b.object(gangs.TopologyKind, "racks", nil, object{"spec": object{"levels": []any{
+		object{"nodeLabel": "example.com/rack"}, object{"nodeLabel": v1.LabelHostname}}}})
+	for i := range 4 {
+		n := controlplane.Node(fmt.Sprintf("n%d", i), 8, map[string]string{"example.com/rack": fmt.Sprint("r", i%2)})
+		if _, err := b.c.CoreV1().Nodes().Create(b.ctx, n, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	d, stop := b.schedule(func(o *Options) {
+		o.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
+		o.Rules.Traffic, o.QoS, o.Dynamic = "crux", config.DefaultQoS(), b.dynamic()
+	})
+	defer stop()
+	notes := func(name string) map[string]string { return b.pod(name).Annotations }
+	b.create(controlplane.Gang("first", 2, 8, map[string]string{
+		"!" + AnnotationTraffic: "{pattern: ring, bytes: 10GB, compute: 1s}"})...)
+	b.wait("the first is bound, in no class", func() bool {
+		n := notes("first-1")
+		return n[AnnotationClass] == "0" && n[AnnotationTC] == "0" && n[AnnotationSlots] != ""
+	})
+	b.create(controlplane.Gang("second", 2, 8, map[string]string{
+		"!" + AnnotationTraffic: "{pattern: ring, bytes: 1GB, compute: 1s}"})...)
+	b.wait("the second is bound in the class that goes first, the first is told of its class", func() bool {
+		one, two := notes("first-0"), notes("second-0")
+		return two[AnnotationClass] == "1" && two[AnnotationTC] == "160" && two[AnnotationDSCP] == "cs5" &&
+			one[AnnotationClass] == "2" && one[AnnotationDSCP] == "cs4" && one[AnnotationTC] == "0"
+	})
+	jobs, err := d.View().Jobs(b.ctx, ask.Filter{Name: "first"})
+	if err != nil || len(jobs) != 1 {
+		b.Fatalf("%d jobs: %v", len(jobs), err)
+	}
+	why, err := d.View().Why(b.ctx, jobs[0].ID)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if n := why.Job.Network; n == nil || n.Class != 2 || n.DSCP != "cs4" || len(n.Loses) != 1 ||
+		!strings.Contains(n.Verbs, "it is to be another") {
+		b.Errorf("what is shown of the first: %+v", n)
+	}
+	for _, part := range []string{"on the network an iteration takes", "default/second", "rack r"} {
+		if !strings.Contains(why.Text, part) {
+			b.Errorf("why says nothing of %q: %s", part, why.Text)
+		}
+	}
+	if o, err := d.View().Overview(b.ctx); err != nil || len(o.Links) == 0 || o.Links[0].Load == 0 {
+		b.Errorf("links: %+v, %v", o.Links, err)
 	}
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -69,20 +70,27 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 	}
 	got := make(chan answer, 1)
 	err = v.d.ask(ctx, func() {
-		g := v.d.find(id)
+		d := v.d
+		g := d.find(id)
 		if g == nil {
 			got <- answer{}
 			return
 		}
-		a := answer{row: v.d.rowOf(g)}
-		a.row.Sharing = v.d.sharingOf(g)
+		a := answer{row: d.rowOf(g)}
+		a.row.Sharing = d.sharingOf(g)
 		a.why.Job.Tasks = tasksOf(g)
+		if g.phase == running || g.phase == starting {
+			a.why.Job.Network = d.networkOf(g)
+		}
+		if why && a.why.Job.Network != nil {
+			a.why.Text = d.explain(g, d.clock()).Text
+		}
 		if why && g.phase == waiting {
 			if g.id != cluster.NoJob {
-				a.live = len(v.d.byID)
+				a.live = len(d.byID)
 			}
-			y := v.d.explain(g, v.d.clock())
-			if more := v.d.mig.Told(g.name, v.d.migUsersOn); more != "" {
+			y := d.explain(g, d.clock())
+			if more := d.mig.Told(g.name, d.migUsersOn); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,
@@ -102,22 +110,22 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 		w.Job, w.Text = r.Job(l.At), r.Reason
 		return w, nil
 	}
-	tasks := a.why.Job.Tasks
+	tasks, network := a.why.Job.Tasks, a.why.Job.Network
 	if i := slices.IndexFunc(l.Rows, func(r *look.Row) bool { return r.Number == id }); i >= 0 && a.row.Position == 0 {
 		a.row.Position = l.Rows[i].Position
 	}
 	w = a.why
 	rough := w.Job.Rough
 	w.Job = a.row.Job(cluster.Time(v.d.opt.Now().UnixNano()))
-	w.Job.Tasks, w.Job.Rough = tasks, rough && w.Job.Expected != nil
+	w.Job.Tasks, w.Job.Network, w.Job.Rough = tasks, network, rough && w.Job.Expected != nil
 	if w.Blockers == nil {
 		w.Blockers = []string{}
 	}
 	if len(w.Blockers) == 0 && w.Job.State == show.StatePending && w.Job.Reason != "" {
 		w.Blockers = append(w.Blockers, w.Job.Reason)
 	}
-	if w.Job.State != show.StatePending && w.Text == "" {
-		w.Text = a.row.Where()
+	if w.Job.State != show.StatePending {
+		w.Text = cmp.Or(w.Text, a.row.Where())
 		if a.row.Answer != "" {
 			w.Text = strings.TrimPrefix(w.Text+"; "+a.row.Answer, "; ")
 		}

@@ -239,7 +239,7 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 		rules.Spec.Zone = *conf.Zone
 	}
 	opt := kube.Options{Rules: rules, QoS: conf.QoS, Scheduler: conf.Scheduler, GPUs: conf.GPUs, Drivers: conf.Drivers,
-		Labels: kube.Labels(conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await,
+		Labels: kube.LabelsOf(&conf.Labels), DefaultQueue: conf.DefaultQueue, Repair: conf.Repair, Await: conf.Await,
 		Classes: conf.Classes, Saving: conf.Saving,
 		Workers: f.workers, Now: time.Now, Namespace: f.namespace}
 	for _, p := range conf.Power {

@@ -19,7 +19,7 @@ import (
 var sources = []source{
 	{gang: labelled},
 	{nativeGroup, []*Kind{podGroupKind, priorityKind}},
-	{kueueGroup, []*Kind{localQueueKind, kueuePriorityKind}},
+	{kueueGroup, []*Kind{localQueueKind, kueuePriorityKind, TopologyKind}},
 	{volcanoGroup, []*Kind{volcanoKind}},
 	{kaiGroup, []*Kind{kaiKind}},
 	{jobSetGang, []*Kind{jobSetKind, trainJobKind}},

@@ -1,6 +1,9 @@
 package gangs
 
 import (
+	"maps"
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 )
 
@@ -24,7 +27,29 @@ var (
 		Versions: kueueVersions}
 	kueuePriorityKind = &Kind{Group: "kueue.x-k8s.io", Name: "WorkloadPriorityClass",
 		Resource: "workloadpriorityclasses", Versions: kueueVersions}
+	// TopologyKind says which labels of nodes say where they are.
+	TopologyKind = &Kind{Group: "kueue.x-k8s.io", Name: "Topology", Resource: "topologies",
+		Versions: append(kueueVersions, "v1alpha1")}
 )
+
+// Topologies lists the labels of nodes that each Topology object names, from far to near; objects by their names.
+func (all *Objects) Topologies() (list [][]string) {
+	named := map[string][]string{}
+	for key, o := range all.objects {
+		if key.Kind != TopologyKind {
+			continue
+		}
+		for _, level := range listOf(o.Object, "spec", "levels") {
+			if label := textOf(level, "nodeLabel"); label != "" {
+				named[key.Name] = append(named[key.Name], label)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		list = append(list, named[name])
+	}
+	return list
+}
 
 func kueueGroup(_ *Objects, obj *v1.Pod) *Claim {
 	label := obj.Labels[kueueGroupName]

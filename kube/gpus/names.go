@@ -21,10 +21,12 @@ type Labels struct {
 	Count string // how many GPUs it has, in slices or not
 	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
 	Config, State, Strategy string
+
+	racks, fabrics []string // that topologies name
 }
 
 // Where Topograph (up to v0.5, and from v1 on) and the examples of Kueue's topologies write where nodes are,
-// for what the configuration does not name otherwise.
+// for what neither the configuration nor a topology names otherwise.
 var (
 	cliques = []string{"network.topology.nvidia.com/accelerator", "accelerator.topograph.run/domain"}
 	racks   = []string{"network.topology.nvidia.com/leaf", "fabric.topograph.run/tier-0",
@@ -33,9 +35,29 @@ var (
 		"cloud.provider.com/topology-block"}
 )
 
+// SetTopologies takes over which labels topologies name, each from far to near: the nearest but for the node's own and
+// an NVLink domain's is the rack's, the one before it the fabric's, and others say nothing. false: they are as before.
+func (l *Labels) SetTopologies(topologies [][]string) bool {
+	var racks, fabrics []string
+	for _, t := range topologies {
+		t = slices.DeleteFunc(slices.Clone(t), func(label string) bool {
+			return label == v1.LabelHostname || label == l.Clique || slices.Contains(cliques, label)
+		})
+		if n := len(t); n > 0 {
+			racks = append(racks, t[n-1])
+			fabrics = append(fabrics, t[max(0, n-2):n-1]...)
+		}
+	}
+	if slices.Equal(racks, l.racks) && slices.Equal(fabrics, l.fabrics) {
+		return false
+	}
+	l.racks, l.fabrics = racks, fabrics
+	return true
+}
+
 // Place says where a node is, by its labels: in which NVLink domain, rack and fabric.
 func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string) {
-	first := func(stated string, known []string) string {
+	first := func(stated string, known ...string) string {
 		if v := labels[stated]; stated != "" && v != "" {
 			return v
 		}
@@ -46,7 +68,8 @@ func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string) {
 		}
 		return ""
 	}
-	return first(l.Clique, cliques), first(l.Rack, racks), first(l.Fabric, fabrics)
+	return first(l.Clique, cliques...), first(l.Rack, slices.Concat(l.racks, racks)...),
+		first(l.Fabric, slices.Concat(l.fabrics, fabrics)...)
 }
 
 // Domain is a label of nodes that says where they are, and the level of the topology that it stands for.
@@ -61,8 +84,8 @@ func (l *Labels) Domains() (list []Domain) {
 		level  cluster.Level
 		stated string
 		known  []string
-	}{{cluster.LevelNVLink, l.Clique, cliques}, {cluster.LevelRack, l.Rack, racks},
-		{cluster.LevelFabric, l.Fabric, fabrics}} {
+	}{{cluster.LevelNVLink, l.Clique, cliques}, {cluster.LevelRack, l.Rack, slices.Concat(l.racks, racks)},
+		{cluster.LevelFabric, l.Fabric, slices.Concat(l.fabrics, fabrics)}} {
 		if d.stated != "" {
 			list = append(list, Domain{d.stated, d.level})
 		}

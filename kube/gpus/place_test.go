@@ -38,3 +38,34 @@ func TestPlace(t *testing.T) {
 		}
 	}
 }
+
+// A topology's levels say where nodes are, after stated labels and before well-known ones.
+func TestTopologies(t *testing.T) {
+	l := &Labels{Clique: "my/clique"}
+	if !l.SetTopologies([][]string{{"far", "block", "rack", "my/clique", "kubernetes.io/hostname"}, {"other"}, {}}) ||
+		l.SetTopologies([][]string{{"block", "rack"}, {"other"}}) {
+		t.Error("what changes is not noticed, or what does not is")
+	}
+	place := func(labels map[string]string) (p [3]string) {
+		p[0], p[1], p[2] = l.Place(labels)
+		return p
+	}
+	const known = "network.topology.nvidia.com/leaf"
+	if got := place(map[string]string{"far": "f", "block": "b", "rack": "r", "my/clique": "c", known: "x"}); got !=
+		[3]string{"c", "r", "b"} {
+		t.Errorf("by levels: %q", got)
+	}
+	if got := place(map[string]string{"other": "o", known: "x"}); got != [3]string{"", "o", ""} {
+		t.Errorf("by the other's only level: %q", got)
+	}
+	if level, _ := l.Level("block"); level != cluster.LevelFabric {
+		t.Errorf("block is %v", level)
+	}
+	l.Rack = "my/rack"
+	if got := place(map[string]string{"my/rack": "m", "rack": "r"}); got != [3]string{"", "m", ""} {
+		t.Errorf("by a stated label: %q", got)
+	}
+	if l.SetTopologies(nil); place(map[string]string{"rack": "r"}) != [3]string{} {
+		t.Error("a topology that is gone counts")
+	}
+}

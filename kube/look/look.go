@@ -91,6 +91,7 @@ type Sight struct {
 	Since  cluster.Time
 	Hours  []Hour
 	Series []show.Sample
+	Links  []show.Link // of the network, the busiest first
 }
 
 // matches reports whether a filter chooses a row.
@@ -251,7 +252,7 @@ func worst(n *show.Node) int {
 // Overview is the whole cluster in one answer.
 func (l *Sight) Overview() show.Overview {
 	o := show.Overview{At: *Instant(l.At), Counts: map[string]int{}, Nodes: l.ListNodes(), Queues: l.ListQueues(),
-		Running: []show.Job{}, Waiting: []show.Job{}, Series: l.Series}
+		Running: []show.Job{}, Waiting: []show.Job{}, Series: l.Series, Links: l.Links}
 	o.Left = show.LeftOf(o.Nodes)
 	o.Whole = whole(o.Nodes)
 	slices.SortFunc(o.Nodes, func(a, b show.Node) int {
