@@ -143,6 +143,13 @@ func TestChart(t *testing.T) {
 			t.Errorf("%q is in what the chart makes where they are not", want)
 		}
 	}
+	marking := render(t, "--set", "agent.enabled=true,agent.namespace=marks,agent.nodeSelector.pool=gpu")
+	for _, want := range []string{"kind: DaemonSet", "resources: [pods], verbs: [list, watch]}\n---", "namespace: marks",
+		"args: [agent, --cgroups=/host/cgroup]", "pool: gpu"} {
+		if !strings.Contains(marking, want) || strings.Contains(out, want) {
+			t.Errorf("%q is to be in what the chart makes if it has an agent, and only then", want)
+		}
+	}
 	kept := render(t, "--set", "history.claim=past,prometheus.secret=who")
 	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past",
 		"fsGroup: 65532", "mountPath: /prometheus", "secretName: who"} {

@@ -125,7 +125,7 @@ func TestInstall(t *testing.T) {
 	k.define("sparkoperator.k8s.io", "v1beta2", "SparkApplication")
 	k.define("scheduling.volcano.sh", "v1beta1", "PodGroup")
 	k.define("scheduling.run.ai", "v2alpha2", "PodGroup")
-	k.define("kueue.x-k8s.io", "v1beta2", "LocalQueue", "WorkloadPriorityClass")
+	k.define("kueue.x-k8s.io", "v1beta2", "LocalQueue", "WorkloadPriorityClass", "Topology")
 	k.withHelm()
 	for range 2 { // the second time nothing changes
 		k.must("", "apply", "--server-side", "-k", "base")
@@ -147,10 +147,16 @@ func (k *cluster) withHelm() {
 		}
 		return out
 	}
-	run("install", "muster", "helm/muster", "--create-namespace", "--set", "monitoring.enabled=true")
+	run("install", "muster", "helm/muster", "--create-namespace", "--set", "monitoring.enabled=true,agent.enabled=true")
+	if _, err := k.c.AppsV1().DaemonSets("gpu").Get(k.Context(), "muster-agent", metav1.GetOptions{}); err != nil {
+		k.Errorf("the agent is not there: %v", err)
+	}
 	k.must(`{apiVersion: muster.sh/v1alpha1, kind: Queue, metadata: {name: kept}, spec: {guarantee: 2}}`, "apply", "-f",
 		"-")
-	run("upgrade", "muster", "helm/muster", "--set", "replicas=3,config.policy=fifo")
+	run("upgrade", "muster", "helm/muster", "--set", "replicas=3,config.policy=fifo,agent.enabled=false")
+	if _, err := k.c.AppsV1().DaemonSets("gpu").Get(k.Context(), "muster-agent", metav1.GetOptions{}); err == nil {
+		k.Error("the agent is still there")
+	}
 	d, err := k.c.AppsV1().Deployments("gpu").Get(k.Context(), "muster", metav1.GetOptions{})
 	if err != nil || *d.Spec.Replicas != 3 {
 		k.Fatalf("the upgrade changed nothing: %v", err)

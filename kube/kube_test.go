@@ -398,7 +398,7 @@ func TestKube(t *testing.T) {
 		{"predicates", testPredicates}, {"neighbours", testNeighbours}, {"slices", testSlices},
 		{"replicas", testReplicas}, {"isolation", testIsolation}, {"lead", testLead}, {"queues", testQueues},
 		{"owners", testOwners}, {"suspend", testSuspend}, {"ray-served", testRayServed}, {"terms", testTerms},
-		{"forbidden", testForbidden}, {"traffic", testTraffic},
+		{"forbidden", testForbidden}, {"traffic", testTraffic}, {"agent", testAgent},
 		{"served", testServed}, {"service", testService},
 		{"scenarios", testScenarios}, {"deaths", testDeaths}, {"many", testMany}, {"deadline", testDeadline},
 		{"devices", testDevices}, {"devices-gang", testDevicesGang}, {"devices-shared", testDevicesShared},

@@ -117,7 +117,7 @@ func newKube() *cobra.Command {
 		"most requests per second that bind and evict; conditions and events have 500 more")
 	c.Flags().IntVar(&f.workers, "workers", 32, "how many requests bind or evict at a time")
 	c.Flags().StringVar(&f.logLevel, "log-level", "", "debug, info, warn or error; the configuration's if not given")
-	c.AddCommand(newProxy(), newReport())
+	c.AddCommand(newProxy(), newReport(), newAgent())
 	return c
 }
 
