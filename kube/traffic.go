@@ -88,7 +88,7 @@ const marksOfPods = "written to its pods (" + AnnotationDSCP + "); what they sen
 func (d *Driver) networkOf(g *gang) (n *show.Network) {
 	if d.treatsTraffic() {
 		began, now := d.startedWith(g), d.treatment(g)
-		n = driver.Treated(&d.opt.QoS, &began, &now, marksOfPods, g.Last)
+		n = d.opt.QoS.Treated(&began, &now, marksOfPods, g.Last)
 	}
 	return driver.OnNetwork(d.eng, g.id, n, func(id cluster.JobID) int {
 		if other := d.byID[id]; other != nil {

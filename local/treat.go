@@ -15,7 +15,6 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
-	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/local/dscp"
 	"github.com/muster-gpu/muster/local/run"
@@ -250,7 +249,7 @@ func (m *Machine) networkOf(j *job) *show.Network {
 	m.traffic.mu.Lock()
 	defer m.traffic.mu.Unlock()
 	marks := traffic.Marks(m.marksOf(j))
-	n := driver.Treated(&m.opt.Network, j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
+	n := m.opt.Network.Treated(j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
 	if c := m.traffic.claims[j.ID]; c != nil && n != nil {
 		n.Counted = c.Text()
 	}
