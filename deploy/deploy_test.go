@@ -144,8 +144,8 @@ func TestChart(t *testing.T) {
 		}
 	}
 	marking := render(t, "--set", "agent.enabled=true,agent.namespace=marks,agent.nodeSelector.pool=gpu")
-	for _, want := range []string{"kind: DaemonSet", "resources: [pods], verbs: [list, watch]}\n---", "namespace: marks",
-		"args: [agent, --cgroups=/host/cgroup]", "pool: gpu"} {
+	for _, want := range []string{"kind: DaemonSet", "resources: [pods], verbs: [list, watch]}\n---",
+		"namespace: marks", "args: [agent, --cgroups=/host/cgroup]", "pool: gpu"} {
 		if !strings.Contains(marking, want) || strings.Contains(out, want) {
 			t.Errorf("%q is to be in what the chart makes if it has an agent, and only then", want)
 		}
