@@ -286,6 +286,8 @@ func (d *Driver) takeUp(g *gang, f *foundGang) {
 	d.byID[g.id] = g
 	if open := d.fill(g); f.empty > 0 && open == 0 {
 		g.phase, f.rec.State = starting, engine.Starting
+	} else {
+		d.foundReturned(g)
 	}
 	if f.away {
 		d.leaveAll(g, "its gang lost a node, and others have its place")

@@ -40,26 +40,42 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 	return min(a.Grace, max(within-returnMargin, time.Second))
 }
 
-// askedSince is when others were first told to make room for a gang that waits, perhaps by a scheduler before this
-// one; zero: none was.
+// askedSince is when others were first told to make room for a gang, perhaps by a scheduler before this one; zero: none
+// was, or what they made is counted.
 func (d *Driver) askedSince(g *gang, first *v1.Pod) time.Time {
 	if g.askedBack.IsZero() && !g.hasBack && d.opt.Seal.Holds(first, terms.AnnotationAsked) {
-		at, err := time.Parse(time.RFC3339Nano, first.Annotations[terms.AnnotationAsked])
-		if now := d.opt.Now(); err == nil && at.Before(now) {
+		text := first.Annotations[terms.AnnotationAsked]
+		counted := first.Annotations[terms.AnnotationReturned] == text && d.opt.Seal.Holds(first, terms.AnnotationReturned)
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if now := d.opt.Now(); err == nil && at.Before(now) && !counted {
 			g.askedBack = at
 		}
 	}
 	return g.askedBack
 }
 
-// returned notes that a gang has its place.
-func (d *Driver) returned(g *gang) {
+// returned notes that a gang has its place since a time.
+func (d *Driver) returned(g *gang, at time.Time) {
 	if d.opt.Lenders == nil || len(g.pods) == 0 {
 		return
 	}
 	first := g.sorted()[0].obj
 	if since := d.askedSince(g, first); !since.IsZero() {
-		d.opt.Lenders.Returned(first, d.opt.Now().Sub(since))
+		d.opt.Lenders.Returned(first, max(0, at.Sub(since)))
+		d.noteFor(first, terms.AnnotationReturned, since.Format(time.RFC3339Nano))
 	}
 	g.askedBack, g.hasBack = time.Time{}, true
+}
+
+// foundReturned counts what a gang that is found bound had back before a scheduler could tell.
+func (d *Driver) foundReturned(g *gang) {
+	at := d.opt.Now()
+	for _, p := range g.pods {
+		for _, c := range p.obj.Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+				at = c.LastTransitionTime.Time
+			}
+		}
+	}
+	d.returned(g, at)
 }

@@ -2,10 +2,12 @@ package kube
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -69,16 +72,68 @@ func TestReturnOverRestart(t *testing.T) {
 	leave.For = g.id
 	d.askBack(leave) // another one
 	now = now.Add(2 * time.Second)
-	d.returned(g)
-	d.returned(g)
+	d.returned(g, now)
+	d.returned(g, now)
 	if *written != "" || len(service.took) != 1 || service.took[0] != 7*time.Second {
 		t.Errorf("%q was written; it took %v", *written, service.took)
 	}
 	forged := obj.DeepCopy()
 	forged.Annotations[terms.AnnotationAsked] = "2026-01-01T00:00:00Z"
 	d, g, service, _ = scheduler(forged)
-	d.returned(g)
+	d.returned(g, now)
 	if len(service.took) > 0 {
 		t.Errorf("it took %v since what a tenant wrote", service.took)
+	}
+}
+
+// TestReturnFoundBound: what a replica had back when its scheduler died between binding and its start is counted by the
+// next one, from when the replica was bound, and no more by the one after that.
+func TestReturnFoundBound(t *testing.T) {
+	asked := time.Date(2026, 3, 1, 11, 59, 0, 0, time.UTC)
+	key := plans.Key("key")
+	obj := controlplane.Pod("a", 1, nil)
+	obj.UID = "a-0"
+	obj.Spec.NodeName = "n0000"
+	plan := plans.Plan{Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}},
+		On: []plans.On{{Node: "n0000", Tasks: 1}}}
+	obj.Annotations = map[string]string{}
+	key.Write(obj.Annotations, obj.UID, terms.AnnotationPlan, plan.Text())
+	key.Write(obj.Annotations, obj.UID, terms.AnnotationAsked, asked.Format(time.RFC3339Nano))
+	obj.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(asked.Add(9 * time.Second))}}
+	found := func(obj *v1.Pod) (*promising, map[string]string) {
+		d, _ := still(t, 1, obj)
+		var written string
+		client := fake.NewClientset()
+		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
+			patch, _ := a.(k8stesting.PatchAction)
+			written += string(patch.GetPatch())
+			return true, &v1.Pod{}, nil
+		})
+		service := &promising{within: 20 * time.Second}
+		d.opt.Client, d.opt.Lenders, d.opt.Seal = client, service, key
+		if err := d.begin(d.found(), "again"); err != nil {
+			t.Fatal(err)
+		}
+		for len(d.work) > 0 {
+			(<-d.work)(t.Context())
+		}
+		var change struct {
+			Metadata struct{ Annotations map[string]string }
+		}
+		if written != "" {
+			if err := json.Unmarshal([]byte(written), &change); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return service, change.Metadata.Annotations
+	}
+	service, notes := found(obj)
+	if len(service.took) != 1 || service.took[0] != 9*time.Second || len(notes) != 2 {
+		t.Fatalf("it took %v; %v is written", service.took, notes)
+	}
+	maps.Copy(obj.Annotations, notes)
+	if service, notes = found(obj); len(service.took) != 0 || len(notes) != 0 {
+		t.Errorf("what is counted took %v; %v is written", service.took, notes)
 	}
 }

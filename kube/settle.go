@@ -354,7 +354,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		events = d.dividedNow(g)
 	}
 	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
-	d.returned(g)
+	d.returned(g, d.opt.Now())
 	d.crash("kube-started")
 	if up := d.gangs[g.of]; g.repair.patch && up != nil {
 		if events := d.repairGang(up); len(events) > 0 {

@@ -109,6 +109,10 @@ func (r *Room) lend(list []*running) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lenders = all
+	for i := range r.early {
+		r.returned(r.early[i].pod, r.early[i].took)
+	}
+	r.early, r.known = nil, true
 	for uid := range r.shown {
 		if !there[uid] {
 			delete(r.shown, uid)
@@ -155,10 +159,25 @@ func (r *Room) Within(p *v1.Pod) time.Duration {
 	return 0
 }
 
+// early is what a replica had back before it was known which services lend.
+type early struct {
+	pod  *v1.Pod
+	took time.Duration
+}
+
 // Returned notes that a replica has what others made room for, so long after these were asked.
 func (r *Room) Returned(p *v1.Pod, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !r.known {
+		r.early = append(r.early, early{p, took})
+		return
+	}
+	r.returned(p, took)
+}
+
+// returned is Returned once it is known which services lend. The room is locked.
+func (r *Room) returned(p *v1.Pod, took time.Duration) {
 	l := r.of(p)
 	if l == nil {
 		return

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -117,5 +118,22 @@ variants:
 `)
 	if s.err == nil || !strings.Contains(s.err.Error(), "chooses parts of GPUs") {
 		t.Error(s.err)
+	}
+}
+
+// TestEarlyReturn: what a replica had back before it was known which services lend counts once that is known.
+func TestEarlyReturn(t *testing.T) {
+	r := New(Options{})
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"app": "chat"}}}
+	o := &object{kind: deployments, version: "v1", selector: "app=chat",
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "chat", UID: "u"}}
+	s := &running{object: o, parts: []*object{o}, spec: service.Service{Lend: service.Lend{Within: 5 * time.Second}}}
+	r.Returned(pod, 7*time.Second)
+	for range 2 {
+		r.lend([]*running{s})
+	}
+	r.Returned(pod, 3*time.Second)
+	if got := r.returns["u"]; got.Number != 2 || got.Late != 1 || got.Longest != 7 || got.took != 10 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -70,6 +70,8 @@ type Room struct {
 
 	mu      sync.Mutex // the fields that follow are for others, too
 	lenders []lender
+	known   bool // which services lend
+	early   []early
 	shown   map[types.UID]figures // by the object that is annotated
 	returns map[types.UID]returns
 

@@ -90,8 +90,8 @@ const SealSuffix = "-seal"
 // Written reports whether an annotation of pods is Muster's own word.
 func Written(key string) bool {
 	switch strings.TrimSuffix(key, SealSuffix) {
-	case AnnotationPlan, AnnotationBefore, AnnotationAsked, AnnotationEvery, AnnotationSum, AnnotationClass,
-		AnnotationDSCP, AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs:
+	case AnnotationPlan, AnnotationBefore, AnnotationAsked, AnnotationReturned, AnnotationEvery, AnnotationSum,
+		AnnotationClass, AnnotationDSCP, AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs:
 		return true
 	}
 	return false

@@ -65,7 +65,9 @@ const (
 	AnnotationBefore = Prefix + "before"
 	// written to the pod of a replica that waits: since when others make room for it
 	AnnotationAsked = Prefix + "asked-back"
-	// The three that are for the next scheduler are sealed (kube.Options.Seal), each by an annotation with the suffix
+	// ... which is counted: the same text, from then on
+	AnnotationReturned = Prefix + "had-back"
+	// The four that are for the next scheduler are sealed (kube.Options.Seal), each by an annotation with the suffix
 	// -seal.
 
 	// Of services: on what makes pods, from where some controllers copy them to the pods. They say nothing of gangs.
