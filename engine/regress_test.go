@@ -726,3 +726,19 @@ func TestStrictQueuesLookAgain(t *testing.T) {
 		submit(job(3, 1, 1000, inQueue("b"), on("T4"))))
 	h.want(2, "start 3", ev(engine.Started, 2)) // b holds less than a now
 }
+
+// A restarted engine knows how large nodes are before it finds out which plans jobs can follow.
+func TestRestoreSizes(t *testing.T) {
+	var cfg engine.Config
+	h := newHand(t, "2x2xT4", "lyra", func(c *engine.Config) {
+		c.Spec.Nodes[0].CPU, c.Spec.Nodes[1].CPU = 16000, 16000
+		cfg = *c
+	})
+	h.want(0, "start 0", submit(job(0, 1, 100, elastic(1, 2))))
+	h.want(1, "", ev(engine.Started, 0), sized(h.e.Nodes()[1].Name, 8000, 0))
+	for _, h := range h.andRestored(cfg) {
+		h.want(2, "reject 1", submit(job(1, 1, 100, func(j *cluster.Job) {
+			j.Tasks[0].Count, j.Tasks[0].Request.CPU = 2, 9000
+		})))
+	}
+}

@@ -29,6 +29,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
 	e.restoreChanged(s)
+	e.restoreSizes(s)
 	e.speeds.Restore(s.Pairs, s.Paces)
 	for _, u := range s.Users {
 		e.users.id(u)
@@ -122,14 +123,11 @@ func (s *Snapshot) joined(configured []cluster.Node) (list []cluster.Node) {
 // restoreNodes sets the nodes' states. It comes after the queues' guarantees
 // were compared with what the cluster has when it is whole.
 func (e *Engine) restoreNodes(s *Snapshot) {
-	drained, given, resized := nameSet(s.Drained), nameSet(s.Given), nameSet(s.Resized)
+	drained, given := nameSet(s.Drained), nameSet(s.Given)
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		id := e.nodeID[n.Name]
 		ns := &e.st.Nodes()[id]
-		if resized[n.Name] && !e.resize(id, n.CPU, n.RAM) {
-			e.st.SetSize(id, n.CPU, n.RAM) // as configured now; it stays so under another configuration
-		}
 		state := n.State
 		if given[n.Name] && !ns.Lent() && !drained[n.Name] && state == cluster.Draining {
 			state = cluster.Up // it was of a loan that is no more
@@ -141,6 +139,16 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		e.st.SetState(id, state)
 	}
 	e.capacityChanged()
+}
+
+// restoreSizes sets the nodes' CPU and RAM. It comes before anything asks what can ever run.
+func (e *Engine) restoreSizes(s *Snapshot) {
+	resized := nameSet(s.Resized)
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; resized[n.Name] && !e.resize(e.nodeID[n.Name], n.CPU, n.RAM) {
+			e.st.SetSize(e.nodeID[n.Name], n.CPU, n.RAM) // as configured now; it stays so under another configuration
+		}
+	}
 }
 
 // nameSet is for looking names up.
