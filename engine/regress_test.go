@@ -742,3 +742,21 @@ func TestRestoreSizes(t *testing.T) {
 		})))
 	}
 }
+
+// No job has an instance of a broken GPU.
+func TestSliceOnBrokenGPU(t *testing.T) {
+	h := newHand(t, "1x2xA100-80GB", "fifo", func(c *engine.Config) {
+		c.Spec.Nodes[0].MIG, c.Spec.Nodes[0].Bad = "0:*;1:*", 1
+	})
+	slice := func(gpu uint64) *engine.Reshape {
+		return &engine.Reshape{Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Profile: "4g"}}},
+			Allocs: []engine.Alloc{{Tasks: 1, GPUs: gpu, Share: 571, Slots: 15, Compute: 4, Mem: 40192}}}
+	}
+	h.want(0, "start 0", submit(job(0, 1, 100, func(j *cluster.Job) { j.Tasks = slice(0).Tasks })))
+	if text := h.e.CheckReshape(0, slice(2)); text != "" {
+		t.Errorf("it cannot stay on the healthy GPU: %s", text)
+	}
+	if h.e.CheckReshape(0, slice(1)) == "" {
+		t.Error("it may be on the broken GPU")
+	}
+}

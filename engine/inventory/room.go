@@ -188,7 +188,7 @@ func (st *Store) CanTake(a *Alloc, guested, crowded bool) bool {
 	if a.Slots == 0 && !crowded && st.classes[n.class].Seats(d) == 0 {
 		return false
 	}
-	instance := a.Slots != 0 && n.IsCut(bits.TrailingZeros64(a.GPUs))
+	instance := a.Slots != 0 && n.IsCut(bits.TrailingZeros64(a.GPUs)) && n.healthy&a.GPUs != 0
 	return (d.tenants == 0 || d.user == a.User) && (d.tenants > 0 || instance) &&
 		d.milli >= a.Share && d.mem >= a.Mem && d.slots&a.Slots == 0 &&
 		(d.tenants == 0 || (a.Slots == 0) == (d.slots == 0)) && !(a.Media && d.media)
