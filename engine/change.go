@@ -94,6 +94,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	e.shapes.Reclassify()
 	e.find.Recount()
 	e.empty = nil
+	e.plans.changed = e.plans.planner != nil
 	e.epoch++
 	e.fresh = true
 	e.reconsider()

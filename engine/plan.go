@@ -34,6 +34,7 @@ type planState struct {
 	next    cluster.Time
 	moves   []cluster.JobID // whose targets say Move
 	moving  bool            // there was a target that says Move
+	changed bool            // a node is another: some jobs may not be able to follow their targets any more
 	joining bool            // the plan puts a job beside another, or on an instance
 	aimed   []*job.State    // jobs with devices that got another target
 	// jobs that may be planned, by number (State.InPlan); those that are done are dropped now and then
@@ -262,6 +263,27 @@ func (e *Engine) renewTarget(j *job.State) {
 	e.setTarget(j, &t)
 }
 
+// retarget takes out of targets what jobs can never follow, since a node has become another.
+func (e *Engine) retarget() {
+	if !e.plans.changed {
+		return
+	}
+	e.plans.changed = false
+	for _, j := range e.jobs {
+		if j == nil || j.State == job.Done || j.Target == nil {
+			continue
+		}
+		was := j.Target.Copied()
+		if e.renewTarget(j); j.Target.Same(was) {
+			continue
+		}
+		e.touch(j)
+		if j.State == job.Pending {
+			e.aimPending(j)
+		}
+	}
+}
+
 // aimPending has a waiting job ask for what its target says.
 func (e *Engine) aimPending(j *job.State) {
 	switch {
@@ -471,7 +493,7 @@ func (e *Engine) restoreTargets(s *Snapshot) {
 // or at its next round.
 func (e *Engine) restorePlan(s *Snapshot) {
 	p := &e.plans
-	p.Last, p.next, p.dirty, p.Memo = 0, cluster.Never, p.planner != nil, nil
+	p.Last, p.next, p.dirty, p.Memo, p.changed = 0, cluster.Never, p.planner != nil, nil, false
 	e.listMoves()
 	if r := s.Planned; p.planner != nil && r != nil && s.Policy == e.cfg.Policy.Name() {
 		p.Last, p.next, p.dirty, p.Memo = r.Last, r.Next, r.Dirty, slices.Clone(r.Memo)

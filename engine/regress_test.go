@@ -760,3 +760,28 @@ func TestSliceOnBrokenGPU(t *testing.T) {
 		t.Error("it may be on the broken GPU")
 	}
 }
+
+// most plans for each job the most that it can have.
+type most struct{}
+
+func (most) Name() string                               { return "most" }
+func (most) Traits() engine.Traits                      { return engine.Traits{Backfill: engine.Skip} }
+func (most) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+func (most) Plan(_ engine.View, l []engine.JobView) engine.Plan {
+	p := engine.Plan{Next: cluster.Never}
+	for _, j := range l {
+		_, _, n := j.Tasks()
+		p.Targets = append(p.Targets, engine.Target{Tasks: n})
+	}
+	return p
+}
+
+// A job whose plan cannot be followed any more, because a node is another, does not wait for ever.
+func TestPlanOutgrown(t *testing.T) {
+	h := newHand(t, "2x2xT4", "fifo", func(c *engine.Config) { c.Policy = most{} })
+	h.want(0, "start 0", submit(job(0, 2, 100)))
+	h.want(1, "", ev(engine.Started, 0), submit(job(1, 1, 100, elastic(1, 4))))
+	n := h.e.Nodes()[1]
+	n.GPUs = 1
+	h.want(2, "start 1", engine.Event{Type: engine.NodeChanged, Node: n.Name, Spare: &n})
+}

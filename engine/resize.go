@@ -12,6 +12,7 @@ func (e *Engine) nodeResized(id int32, cpu cluster.Milli, ram cluster.MiB) {
 	}
 	e.shapes.Judge()
 	e.empty = nil
+	e.plans.changed = e.plans.planner != nil
 	if e.st.Nodes()[id].Overcommitted() {
 		e.displace(id)
 	}

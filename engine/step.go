@@ -34,6 +34,7 @@ func (e *Engine) Step(b Batch) Decision {
 			}
 		}
 	}
+	e.retarget()
 	e.runTimers()
 	e.loansDue()
 	e.defragDue()
