@@ -88,9 +88,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	}
 	e.w.CPU += next.CPU - was.CPU
 	e.w.RAM += next.RAM - was.RAM
-	if e.st.Nodes()[id].Overcommitted() {
-		e.displace(id)
-	}
+	e.displaceLarger(id)
 	e.shapes.Reclassify()
 	e.find.Recount()
 	e.empty = nil

@@ -785,3 +785,38 @@ func TestPlanOutgrown(t *testing.T) {
 	n.GPUs = 1
 	h.want(2, "start 1", engine.Event{Type: engine.NodeChanged, Node: n.Name, Spare: &n})
 }
+
+// On a node that has become smaller a placed job waits for more than it takes itself, because others hold too much. When
+// these leave, too, that is no room for a third.
+func TestSmallerNodeLeft(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU = 12000 })
+	cores := func(n int64) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Tasks[0].Request = cluster.Request{CPU: n * 1000} }
+	}
+	h.want(0, "start 0, start 1, start 2", submit(job(0, 0, 100, cores(4))), submit(job(1, 0, 100, cores(2))),
+		submit(job(2, 0, 100, cores(3))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1), ev(engine.Started, 2))
+	h.want(2, "", sized(h.e.Nodes()[0].Name, 8000, 0))
+	h.want(3, "preempt 2", ev(engine.Cancelled, 2))
+	h.want(4, "", submit(job(3, 0, 100, cores(1)))) // of 9 cores that are in use 2 have to be free
+	h.want(5, "preempt 0, preempt 1", ev(engine.Cancelled, 0), ev(engine.Cancelled, 1))
+	h.want(6, "", stopped(1, engine.WasCancelled))
+	h.want(7, "", submit(job(4, 0, 100, cores(2)))) // 7 of 8 cores are in use
+	h.want(8, "start 3", stopped(2, engine.WasCancelled))
+	h.want(9, "start 4", stopped(0, engine.WasCancelled))
+}
+
+// A job that was to start on a node gives its place up when the node becomes too small for it and those that leave.
+func TestSmallerNodePlaced(t *testing.T) {
+	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU = 16000 })
+	cores := func(n int64) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.Tasks[0].Request = cluster.Request{CPU: n * 1000} }
+	}
+	h.want(0, "start 0, start 1", submit(job(0, 0, 100, cores(6))), submit(job(1, 0, 100, cores(7))))
+	h.want(1, "", ev(engine.Started, 0), ev(engine.Started, 1))
+	h.want(2, "preempt 0, preempt 1", ev(engine.Cancelled, 0), ev(engine.Cancelled, 1))
+	h.want(3, "", submit(job(2, 0, 100, cores(8)))) // 5 of the 8 cores are to become free: when one of the two has left
+	h.want(4, "", sized(h.e.Nodes()[0].Name, 8000, 0))
+	h.want(5, "", stopped(0, engine.WasCancelled))
+	h.want(6, "start 2", stopped(1, engine.WasCancelled))
+}

@@ -77,8 +77,11 @@ func (l *Leavers) Wait(j *job.State) {
 		if len(l.Store.Nodes()[node].Stopping()) == 0 || inventory.OnNode(j.Allocs[:i], node) {
 			continue
 		}
-		if need := l.lacks(j, node); need != (job.Host{}) {
+		short, takes := l.Short(node), job.HostOn(j.Allocs, node)
+		if need := job.Least(takes, short); need != (job.Host{}) {
+			short.Add(need, -1)
 			l.each(j, node, func(v *job.State) { l.claimFrom(j, v, node, &need) })
+			l.waitForMore(j, node, takes, short)
 		}
 	}
 	if j.Waits > 0 {
@@ -86,17 +89,21 @@ func (l *Leavers) Wait(j *job.State) {
 	}
 }
 
-// lacks is the CPU and RAM of a node that leavers must have left before a booked job starts there: what it takes, and
-// on a node that has become smaller also what others hold beyond that.
-func (l *Leavers) lacks(j *job.State, node int32) job.Host {
-	h, short := job.HostOn(j.Allocs, node), l.Short(node)
-	if h.CPU > 0 {
-		h.CPU = max(h.CPU, short.CPU)
+// waitForMore has a booked job wait until jobs have left what others hold beyond the CPU and RAM of a node that has become
+// smaller. It does not count on that: it is no room for it.
+func (l *Leavers) waitForMore(j *job.State, node int32, takes, more job.Host) {
+	if takes.CPU == 0 {
+		more.CPU = 0
 	}
-	if h.RAM > 0 {
-		h.RAM = max(h.RAM, short.RAM)
+	if takes.RAM == 0 {
+		more.RAM = 0
 	}
-	return job.Least(h, short)
+	l.each(j, node, func(v *job.State) {
+		if left := job.Least(more, v.Unclaimed(node)); left != (job.Host{}) {
+			more.Add(left, -1)
+			l.waitFor(j, v)
+		}
+	})
 }
 
 // claimRest has a job that waits take all that it can of its shared devices from those for which it waits anyhow: what
