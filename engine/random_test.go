@@ -65,6 +65,17 @@ func TestRandom(t *testing.T) {
 	}
 }
 
+// TestRandomAgain plays scenarios in which something was wrong once.
+func TestRandomAgain(t *testing.T) {
+	t.Parallel()
+	for pol, seeds := range map[string][]uint64{"elasticflow": {10, 18}, "chronus": {9, 34}, "scatter": {2, 10},
+		"scatter:slices": {5}, "scatter:divides": {2, 13, 26}} {
+		for _, seed := range seeds {
+			randomRun(t, pol, seed)
+		}
+	}
+}
+
 const stimuliPerRun = 120
 
 // randomRun plays one scenario; a failing one is made smaller and printed. No event was played if its configuration is

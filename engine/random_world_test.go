@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -302,7 +303,7 @@ func (w *randomWorld) happen(r report) (engine.Event, bool) {
 		j.phase = runs
 		ev.Rate = w.rate(r.job)
 		if j.spec.Kind != cluster.Service {
-			run := j.left * time.Duration(1_000_000) / time.Duration(max(1, ev.Rate))
+			run := j.left * time.Duration(1_000_000) / time.Duration(cmp.Or(ev.Rate, 1_000_000))
 			w.push(report{at: w.now.Add(run.Round(time.Second) + time.Second), job: r.job, step: j.step,
 				typ: engine.Stopped})
 		}

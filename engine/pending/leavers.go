@@ -295,12 +295,16 @@ func (l *Leavers) Check(moving []cluster.JobID) error {
 // claimed by the jobs that wait for it; and that no job counts on more than there is.
 func (l *Leavers) checkClaims(moving []cluster.JobID) error {
 	for id := range l.Store.Nodes() {
-		if h := l.Short(int32(id)); (h.CPU > 0 || h.RAM > 0) && !l.Store.Nodes()[id].SizeByEvent() {
+		h := l.Short(int32(id))
+		for _, v := range moving { // where they go they wait for others when they have left
+			h.Add(job.HostOn(l.Jobs()[v].Dest, int32(id)), -1)
+		}
+		if (h.CPU > 0 || h.RAM > 0) && !l.Store.Nodes()[id].SizeByEvent() {
 			return fmt.Errorf("node %d: %+v is promised to jobs that do not wait for it", id, h)
 		}
 		for i := range l.Store.Nodes()[id].Devices() {
 			p := l.ShortPart(int32(id), 1<<i)
-			for _, v := range moving { // where they go they wait for others when they have left
+			for _, v := range moving {
 				p.Add(job.PartOn(l.Jobs()[v].Dest, int32(id), 1<<i), -1)
 			}
 			if p.Milli > 0 || p.Mem > 0 || p.Compute > 0 || p.Clients > 0 {
