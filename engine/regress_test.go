@@ -786,8 +786,8 @@ func TestPlanOutgrown(t *testing.T) {
 	h.want(2, "start 1", engine.Event{Type: engine.NodeChanged, Node: n.Name, Spare: &n})
 }
 
-// On a node that has become smaller a placed job waits for more than it takes itself, because others hold too much. When
-// these leave, too, that is no room for a third.
+// On a node that has become smaller a placed job waits for more than it takes itself, because others hold too much.
+// When these leave, too, that is no room for a third.
 func TestSmallerNodeLeft(t *testing.T) {
 	h := newHand(t, "1x2xT4", "fifo", func(c *engine.Config) { c.Spec.Nodes[0].CPU = 12000 })
 	cores := func(n int64) func(*cluster.Job) {

@@ -102,7 +102,6 @@ func TestReturnFoundBound(t *testing.T) {
 	obj.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue,
 		LastTransitionTime: metav1.NewTime(asked.Add(9 * time.Second))}}
 	found := func(obj *v1.Pod) (*promising, map[string]string) {
-		d, _ := still(t, 1, obj)
 		var written string
 		client := fake.NewClientset()
 		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
@@ -111,10 +110,9 @@ func TestReturnFoundBound(t *testing.T) {
 			return true, &v1.Pod{}, nil
 		})
 		service := &promising{within: 20 * time.Second}
-		d.opt.Client, d.opt.Lenders, d.opt.Seal = client, service, key
-		if err := d.begin(d.found(), "again"); err != nil {
-			t.Fatal(err)
-		}
+		d, _ := stillWith(t, 1, func(opt *Options) {
+			opt.Client, opt.Lenders, opt.Seal = client, service, key
+		}, obj)
 		for len(d.work) > 0 {
 			(<-d.work)(t.Context())
 		}

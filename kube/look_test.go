@@ -24,9 +24,16 @@ import (
 // bound stays on its way.
 func still(t testing.TB, nodes int, pods ...*v1.Pod) (*Driver, *time.Time) {
 	t.Helper()
+	return stillWith(t, nodes, func(*Options) {}, pods...)
+}
+
+// stillWith is still with other options.
+func stillWith(t testing.TB, nodes int, change func(*Options), pods ...*v1.Pod) (*Driver, *time.Time) {
+	t.Helper()
 	opt := testOptions(nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	opt.Tell, opt.Now = nil, func() time.Time { return now }
+	change(&opt)
 	d := New(opt)
 	for i := range nodes {
 		n := controlplane.Node(fmt.Sprintf("n%04d", i), 8, nil)

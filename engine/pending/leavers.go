@@ -89,8 +89,8 @@ func (l *Leavers) Wait(j *job.State) {
 	}
 }
 
-// waitForMore has a booked job wait until jobs have left what others hold beyond the CPU and RAM of a node that has become
-// smaller. It does not count on that: it is no room for it.
+// waitForMore has a booked job wait until jobs have left what others hold beyond the CPU and RAM of a node that has
+// become smaller. It does not count on that: it is no room for it.
 func (l *Leavers) waitForMore(j *job.State, node int32, takes, more job.Host) {
 	if takes.CPU == 0 {
 		more.CPU = 0
