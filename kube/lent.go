@@ -45,7 +45,8 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 func (d *Driver) askedSince(g *gang, first *v1.Pod) time.Time {
 	if g.askedBack.IsZero() && !g.hasBack && d.opt.Seal.Holds(first, terms.AnnotationAsked) {
 		text := first.Annotations[terms.AnnotationAsked]
-		counted := first.Annotations[terms.AnnotationReturned] == text && d.opt.Seal.Holds(first, terms.AnnotationReturned)
+		counted := first.Annotations[terms.AnnotationReturned] == text &&
+			d.opt.Seal.Holds(first, terms.AnnotationReturned)
 		at, err := time.Parse(time.RFC3339Nano, text)
 		if now := d.opt.Now(); err == nil && at.Before(now) && !counted {
 			g.askedBack = at
