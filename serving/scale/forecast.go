@@ -3,6 +3,7 @@ package scale
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -90,15 +91,25 @@ func (f *forecast) predicted() float64 { return f.predictions()[f.rule()] }
 // trending is the predicted rate if it has a trend; else 0.
 func (f *forecast) trending() float64 { return float64(f.rule()) * f.predicted() }
 
-// margin is the factor over what is predicted, from 1 to 2, beyond which at most a part of all requests come. The part
-// of the predictions that were exceeded most does not count.
-func (f *forecast) margin(exceeded, beyond float64) float64 {
+const (
+	mostMargin  = 2.0 // also while nothing is known of how wrong predictions are
+	firstMargin = 1.2 // ... and people say what they expect
+)
+
+// margin is the factor over what is predicted, from 1 to mostMargin, beyond which at most a part of all requests come.
+// The part of the predictions that were exceeded most does not count, nor do steps beyond the largest margin: what is
+// held for such a step would not be enough for the next one either.
+func (f *forecast) margin(v *View, exceeded, beyond float64) float64 {
 	all := slices.Sorted(slices.Values(f.exceeds[f.rule()]))
-	if len(all) == 0 {
-		return 1.2
+	switch {
+	case len(all) == 0 && v.stated() > 0:
+		return firstMargin
+	case len(all) == 0:
+		return mostMargin
 	}
 	counts := all[:max(1, int(math.Ceil((1-exceeded)*float64(len(all)))))]
-	lo, hi := 1.0, 2.0
+	counts = counts[:sort.Search(len(counts), func(i int) bool { return counts[i] > mostMargin })]
+	lo, hi := 1.0, mostMargin
 	for hi-lo > 1e-3 {
 		mid, lost := (lo+hi)/2, 0.0
 		for _, x := range counts {

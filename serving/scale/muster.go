@@ -23,6 +23,9 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // says, and is corrected by what is seen: a period that misses the goal lowers it, one that meets it easily at
 // full load raises it, but not beyond where the goal was missed lately. What is not needed any more stays for twice the
 // time that starting it again would take: then keeping it has cost as much as being without it would.
+//
+// While more requests miss the goal than it allows, the rates of all of the last while are covered; after that, a part
+// of them may be exceeded (risk). A service of which nothing is known begins with two replicas.
 type muster struct {
 	risk    float64
 	window  time.Duration // 0: twice the time that a replica takes to start
@@ -36,6 +39,8 @@ type muster struct {
 	behind  cluster.Time // when more had come than replicas sustain: requests were late for that
 	waited  int          // requests at the end of the last period
 	grows   float64      // by how many a second these grew in the last period
+	owed    float64      // requests that missed the goal within the last hour or so
+	came    float64      // requests of that time
 	ready   []int        // likewise
 	recent  peak
 	last    cluster.Time // with a request
@@ -77,7 +82,11 @@ func (m *muster) Decide(v *View) []int {
 	if m.window == 0 {
 		m.recent.window = max(2*cmp.Or(v.startup(), startupUnknown), 2*v.Period)
 	}
-	need := m.rate.expected(v, m.rate.margin(m.risk, missable(v)/2)) + m.backlog(v)
+	margin := m.rate.margin(v, m.risk, missable(v)/2)
+	if m.owes(v) {
+		margin = m.rate.margin(v, 0, 0)
+	}
+	need := m.rate.expected(v, margin) + m.backlog(v)
 	now, _ := m.covered(v)
 	need = max(need, min(m.recent.highest(v.Now, need), now)) // what was needed keeps replicas, and starts none
 	switch {
@@ -86,7 +95,32 @@ func (m *muster) Decide(v *View) []int {
 	case need == 0:
 		need = trickle
 	}
-	return m.choose(v, need)
+	want := m.choose(v, need)
+	if !m.rate.begun && v.Replicas() == 0 && v.stated() == 0 && (v.Service.Replicas.Min > 0 || v.Waiting > 0) {
+		another(v, want)
+	}
+	return want
+}
+
+// another adds a second replica: that one is too few shows only when others that are asked for then answer late. If
+// the first period does not need it, it is gone before it answers.
+func another(v *View, want []int) {
+	total, of := 0, 0
+	for i, n := range want {
+		if total += n; n > 0 {
+			of = i
+		}
+	}
+	if total == 1 && v.Service.Replicas.Max > 1 {
+		want[of]++
+	}
+}
+
+// owes reports whether more requests missed the goal lately than it allows, those included that wait for longer.
+func (m *muster) owes(v *View) bool {
+	waiting := float64(v.Waiting)
+	late := max(0, waiting-v.Rate()*max(v.Service.Goal.Latency, v.Service.Goal.TTFT).Seconds())
+	return m.owed+late > missable(v)*(m.came+waiting)
 }
 
 // backlog is the rate that replicas need beyond that of requests, so that what waits when those that are asked for now
@@ -119,6 +153,8 @@ func (m *muster) learn(v *View) {
 		}
 	}
 	load := v.Rate() + float64(m.waited)/v.Period.Seconds()
+	keeps := max(0, 1-v.Period.Hours())
+	m.owed, m.came = m.owed*keeps+v.Missed, m.came*keeps+float64(v.Arrived)
 	m.grows = max(0, float64(v.Waiting-m.waited)/v.Period.Seconds())
 	m.waited, m.ready = v.Waiting, slices.Clone(v.Ready)
 	m.missed = min(mostFactor, m.missed*(1+fades*v.Period.Hours()))

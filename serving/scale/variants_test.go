@@ -196,7 +196,11 @@ func TestLearns(t *testing.T) {
 
 // TestMargin: a surprise among many forecasts does not count; those that come again have a margin.
 func TestMargin(t *testing.T) {
+	v := &View{Period: 15 * time.Second, Arrived: 15 * 100, Service: &service.Service{}}
 	f := forecast{ahead: 2}
+	if m := f.margin(v, 0.05, 0.005); m != mostMargin {
+		t.Errorf("a margin of %g where nothing is known", m)
+	}
 	for range 60 {
 		f.add(100)
 	}
@@ -205,7 +209,7 @@ func TestMargin(t *testing.T) {
 	for range 4 {
 		f.add(100)
 	}
-	if m := f.margin(0.05, 0.005); m > 1.01 {
+	if m := f.margin(v, 0.05, 0.005); m > 1.01 {
 		t.Errorf("a margin of %g after one surprise", m)
 	}
 	for range 4 {
@@ -215,9 +219,82 @@ func TestMargin(t *testing.T) {
 			f.add(100)
 		}
 	}
-	v := &View{Period: 15 * time.Second, Arrived: 15 * 100, Service: &service.Service{}}
-	if m := f.margin(0.05, 0.005); m < 1.3 || math.Abs(f.expected(v, m)-f.predicted()*m) > 1e-9 {
+	if m := f.margin(v, 0.05, 0.005); m < 1.3 || math.Abs(f.expected(v, m)-f.predicted()*m) > 1e-9 {
 		t.Errorf("a margin of %g after bursts; %g are expected", m, f.expected(v, m))
+	}
+}
+
+// TestMarginAfterStep: a step to more than the largest margin would cover is no reason to expect another.
+func TestMarginAfterStep(t *testing.T) {
+	v := &View{Period: 15 * time.Second, Service: &service.Service{}}
+	f := forecast{ahead: 4}
+	for k := range 60 {
+		f.add(100 * float64(1+3*(k/30)))
+	}
+	if m := f.margin(v, 0, 0); m > 1.7 {
+		t.Errorf("a margin of %g", m)
+	}
+}
+
+// TestBegins: a service of which nothing is known begins with two replicas, and one of them leaves before it answers
+// if the first period does not need it.
+func TestBegins(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(s *service.Service)
+		want   int
+	}{{"unknown", func(*service.Service) {}, 2},
+		{"foreseen", func(s *service.Service) { s.Forecast.Steps = []service.ExpectedStep{{Rate: 1}} }, 1},
+		{"from zero", func(s *service.Service) { s.Replicas.Min = 0 }, 1},
+		{"one at most", func(s *service.Service) { s.Replicas.Max = 1 }, 1}} {
+		v := three(100*time.Millisecond, service.Budget{})
+		v.Service.Variants = v.Service.Variants[:1]
+		v.Service.Replicas.Min = 1
+		c.change(v.Service)
+		each := v.sustained(&v.Service.Variants[0])
+		p := policy(t, "muster")
+		v.Ready, v.Coming = []int{0}, []int{0}
+		period := v.Period
+		v.Period, v.Arrived, v.Waiting = 0, 0, 0
+		got := p.Decide(v)
+		if got[0] != c.want {
+			t.Errorf("%s: begins with %v, want %d", c.name, got, c.want)
+		}
+		v.Now, v.Period, v.Coming = cluster.Time(period), period, got
+		v.Arrived = int64(0.1 * each * period.Seconds())
+		if got := p.Decide(v); got[0] != 1 {
+			t.Errorf("%s: after little load %v", c.name, got)
+		}
+	}
+}
+
+// TestOwes: after more requests missed the goal than it allows, what exceeded the forecasts is covered whole.
+func TestOwes(t *testing.T) {
+	decide := func(missed float64) (most int) {
+		v := three(100*time.Millisecond, service.Budget{})
+		v.Service.Variants, v.Service.Goal.Percentile = v.Service.Variants[:1], 99
+		v.Service.Variants[0].Startup = 4 * v.Period
+		each := v.sustained(&v.Service.Variants[0])
+		p := policy(t, "muster")
+		for k := range 100 {
+			part := 0.9
+			if k == 30 || k == 60 { // too seldom for the margin of a service that keeps its goal
+				part = 1.6
+			}
+			v.Now, v.Ready, v.Coming = cluster.Time(k)*cluster.Time(v.Period), []int{1}, []int{0}
+			v.Arrived = int64(part * each * v.Period.Seconds())
+			v.Missed = missed * float64(v.Arrived)
+			if n := p.Decide(v)[0]; k > 80 { // the last burst is over
+				most = max(most, n)
+			}
+		}
+		return most
+	}
+	if n := decide(0); n != 1 {
+		t.Errorf("%d replicas where the goal is kept", n)
+	}
+	if n := decide(0.05); n < 2 {
+		t.Errorf("%d replicas where it is missed", n)
 	}
 }
 
