@@ -311,8 +311,8 @@ func (b *books) one(node, set int, r *cluster.Request, emptiest bool) (allocs []
 	return allocs
 }
 
-// shared says that a request does not take whole devices.
-func shared(r *cluster.Request) bool { return r.Fractional() || r.Profile != "" }
+// partial says that a request does not take whole devices.
+func partial(r *cluster.Request) bool { return r.Fractional() || r.Profile != "" }
 
 // room is how many tasks fit on a node, at most so many; bound is what the job
 // itself has there already.
@@ -325,9 +325,9 @@ func (b *books) room(node int, r *cluster.Request, most int, bound []engine.Allo
 		n = min(n, int(b.ram(node)/r.RAM))
 	}
 	switch {
-	case shared(r) && r.GPUs > 1:
+	case partial(r) && r.GPUs > 1:
 		n = b.distinct(node, r, n)
-	case shared(r): // as many as can be bound, one after the other
+	case partial(r): // as many as can be bound, one after the other
 		then, k := b.clone(), 0
 		for ; k < n; k++ {
 			a := then.one(node, 0, r, false)
@@ -679,7 +679,7 @@ func (s *site) find(n, sign int) int {
 		fit = awake
 	}
 	slices.SortStableFunc(fit, func(a, b int) int {
-		if shared(s.r) {
+		if partial(s.r) {
 			return sign * cmp.Compare(s.openness(a), s.openness(b))
 		}
 		c := cmp.Compare(bits.OnesCount64(s.b.free(a)), bits.OnesCount64(s.b.free(b)))
@@ -711,7 +711,7 @@ func (s *site) openness(node int) int64 {
 }
 
 func (s *site) bind(node, n, unbound int) {
-	if !shared(s.r) {
+	if !partial(s.r) {
 		a := engine.Alloc{Node: int32(node), Set: int32(s.set), Tasks: int32(n), CPU: s.r.CPU * int64(n),
 			RAM: s.r.RAM * int64(n)}
 		a.GPUs = s.b.pickWhole(node, n*s.r.GPUs)

@@ -85,9 +85,9 @@ func (d *dumb) isGang(j *dumbJob, allocs []engine.Alloc) bool {
 		case a.GPUs>>n.GPUs != 0 || !d.mayRun(j, int(a.Set), int(a.Node)) || a.Beside,
 			j.PerNode > 0 && on[a.Node] > j.PerNode,
 			a.CPU != r.CPU*int64(a.Tasks) || a.RAM != r.RAM*int64(a.Tasks),
-			shared(r) && (count != 1 || a.Share <= 0),
-			!shared(r) && (a.Share != 0 || a.Slots != 0 || count != r.GPUs*int(a.Tasks)),
-			shared(r) && r.Profile == "" && (int64(a.Share) != r.Share || a.Mem != r.Memory || a.Slots != 0),
+			partial(r) && (count != 1 || a.Share <= 0),
+			!partial(r) && (a.Share != 0 || a.Slots != 0 || count != r.GPUs*int(a.Tasks)),
+			partial(r) && r.Profile == "" && (int64(a.Share) != r.Share || a.Mem != r.Memory || a.Slots != 0),
 			r.Profile != "" && !isInstance(n, &a, r.Profile),
 			a.GPUs != 0 && model != "" && n.Model != model:
 			return false

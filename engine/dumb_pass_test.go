@@ -155,7 +155,7 @@ func (d *dumb) takes(j *dumbJob, b books, blocked map[kind]bool) bool {
 	}
 	// Reclaim stops at guarantees, so the first victims may be spread over nodes of
 	// which none then has room: one node after the other, for a job of one task.
-	if j.gang() || shared(&j.Tasks[0].Request) || !slices.ContainsFunc(list, func(x victim) bool { return x.only }) {
+	if j.gang() || partial(&j.Tasks[0].Request) || !slices.ContainsFunc(list, func(x victim) bool { return x.only }) {
 		return false
 	}
 	var seen []int32

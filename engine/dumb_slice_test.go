@@ -16,7 +16,7 @@ var asNeeded = cluster.Instance{Profile: cluster.AsNeeded}
 func (d *dumb) divisible(j *dumbJob) bool {
 	r := j.Tasks[0].Request
 	return (d.policy == "scatter:slices" || d.policy == "scatter:divides") && len(j.Tasks) == 1 &&
-		j.Tasks[0].Count == 1 && r.GPUs == 1 && !shared(&r) && j.PerNode == 0 && j.NodeLimits == nil &&
+		j.Tasks[0].Count == 1 && r.GPUs == 1 && !partial(&r) && j.PerNode == 0 && j.NodeLimits == nil &&
 		j.Nodes == ""
 }
 

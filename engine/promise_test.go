@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // TestPromises: in order of submission, with exact run times and nothing that
@@ -16,7 +17,7 @@ func TestPromises(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
 		t.Run(mode.String(), func(t *testing.T) {
-			for seed := range uint64(200) {
+			for seed := range shared.Soak[uint64](80, 200) {
 				promises(t, mode, seed)
 			}
 		})

@@ -53,7 +53,7 @@ func (f finder) oneAnywhere(q *cluster.Request, set int, user string) (list []en
 	node := f.r.IntN(len(f.nodes))
 	n := &f.nodes[node]
 	a := engine.Alloc{Node: int32(node), Set: int32(set), Tasks: 1, CPU: q.CPU, RAM: q.RAM}
-	if !shared(q) || n.GPUs == 0 {
+	if !partial(q) || n.GPUs == 0 {
 		for bits.OnesCount64(a.GPUs) < min(q.GPUs, n.GPUs) {
 			a.GPUs |= 1 << f.r.IntN(n.GPUs)
 		}
@@ -136,9 +136,9 @@ func loseTask(to *engine.Reshape, set int) {
 		switch {
 		case int(a.Set) != set:
 			continue
-		case a.Tasks == 1 && (!shared(q) || q.GPUs == 1):
+		case a.Tasks == 1 && (!partial(q) || q.GPUs == 1):
 			to.Allocs = slices.Delete(to.Allocs, i, i+1)
-		case shared(q):
+		case partial(q):
 			continue
 		default:
 			for range q.GPUs {

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // migWorld plays the driver to an engine whose GPUs of two models are partitioned as jobs ask:
@@ -230,12 +231,12 @@ func (w *migWorld) free(id cluster.JobID) {
 }
 
 // TestMIGRepartitions has jobs come, go and be moved on GPUs of two models that are partitioned as
-// they ask: 100,000 times that a job starts, ends, is moved, or an idle instance makes room (a million
+// they ask: 25,000 times that a job starts, ends, is moved, or an idle instance makes room (a million
 // and more with MUSTER_SOAK=1000000). Every start is legal by a list of all geometries, an instance
 // that is used is never in the way, and a job that runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
 	t.Parallel()
-	total := 100_000
+	total := shared.Soak(25_000, 100_000)
 	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
 		total = max(total, n)
 	}

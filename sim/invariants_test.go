@@ -57,7 +57,7 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 // TestInvariants replays an overloaded, failing cluster under every policy and
 // backfill mode with every invariant checked after every step.
 func TestInvariants(t *testing.T) {
-	s := shared.Must(trace.ParseSynth("preset=small-team,jobs=150,gpus=16,load=1.4,seed=5"))
+	s := shared.Must(trace.ParseSynth("preset=small-team,jobs=100,gpus=16,load=1.4,seed=5"))
 	wl := shared.Must(trace.Synth(s))
 	for _, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {

@@ -1,23 +1,15 @@
 package sim
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/learn"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
 )
 
-// learnJobs is the number of consecutive jobs of a trace in one learning world.
-const learnJobs = 400
-
-// LearnWorlds draws worlds in which policy sched2 learns from a trace: consecutive jobs, on a
-// subset of the cluster's nodes, so that the offered load is reached without changing times. Jobs
-// that the network cannot handle are left out. Losses by distance come from the model, as the
-// policy receives them (engine.View.Losses); without a model (nil) only skew is known. Jobs without
-// an estimate have unknown length.
+// LearnWorlds draws worlds in which policy sched2 learns from a trace (learn.Worlds). Jobs that its network cannot
+// handle are left out. Losses by distance come from the model, as the policy receives them (engine.View.Losses);
+// without a model (nil) only skew is known. Jobs without an estimate have unknown length.
 func LearnWorlds(spec *cluster.Spec, entries []trace.Entry,
 	model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
 	var jobs []learn.Job
@@ -45,37 +37,7 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry,
 				learn.Room{GPUs: int32(n.GPUs), Free: int32(n.GPUs), Rack: racks[n.Rack], Kind: kinds[n.Model]})
 		}
 	}
-	if len(jobs) < learnJobs || len(nodes) == 0 {
-		return nil, fmt.Errorf(
-			"%d jobs on whole GPUs and %d nodes with GPUs are too few to learn from: at least %d jobs are needed",
-			len(jobs), len(nodes), learnJobs)
-	}
-	return func(r *learn.Rand, load float64) *learn.World {
-		from := r.Int(len(jobs) - learnJobs + 1)
-		w := &learn.World{Check: 60, Jobs: slices.Clone(jobs[from : from+learnJobs])}
-		work, widest := 0.0, int32(0)
-		for i := range w.Jobs {
-			work += float64(w.Jobs[i].Run * float64(w.Jobs[i].Tasks*w.Jobs[i].Each))
-			widest = max(widest, w.Jobs[i].Tasks)
-		}
-		span := max(w.Jobs[learnJobs-1].Submit-w.Jobs[0].Submit, 1)
-		gpus := work / span / load
-		n := 0
-		for have := 0.0; n < len(nodes) && (have < gpus || n < int(widest)); n++ {
-			have += float64(nodes[n].GPUs)
-		}
-		w.Rooms = slices.Clone(nodes[:n])
-		total := 0.0
-		for _, x := range w.Rooms {
-			total += float64(x.GPUs)
-		}
-		begin, stretch := w.Jobs[0].Submit, work/(load*total)/span // times take up what rounding to nodes leaves
-		for i := range w.Jobs {
-			w.Jobs[i].Submit = (w.Jobs[i].Submit - begin) * stretch
-		}
-		w.Trim()
-		return w
-	}, nil
+	return learn.Worlds(jobs, nodes)
 }
 
 // lostApart is the part of its speed that a job loses on several nodes of one rack, and on several

@@ -31,7 +31,7 @@ func TestLearnWorlds(t *testing.T) {
 		Nodes: []cluster.Node{{Name: "a", Model: "A100", GPUs: 8, Rack: "x"},
 			{Name: "b", Model: "V100", GPUs: 8, Rack: "x"}, {Name: "c", Model: "A100", GPUs: 8, Rack: "y"}}}
 	var entries []trace.Entry
-	for i := range 2 * learnJobs {
+	for i := range 2 * learn.WorldJobs {
 		e := trace.Entry{Run: time.Hour,
 			Job: cluster.Job{ID: cluster.JobID(i), Submit: cluster.Time(i) * cluster.Time(10*time.Minute),
 				Tasks: []cluster.TaskSet{{Count: 1 + i%2, Request: cluster.Request{GPUs: 4}}}}}
@@ -73,8 +73,8 @@ func TestLearnWorlds(t *testing.T) {
 				t.Errorf("losses %v, want %v", have, c.want)
 			}
 		}
-		if known < learnJobs/3 || known > learnJobs*2/3 {
-			t.Errorf("the length of %d of %d is known, want half", known, learnJobs)
+		if known < learn.WorldJobs/3 || known > learn.WorldJobs*2/3 {
+			t.Errorf("the length of %d of %d is known, want half", known, learn.WorldJobs)
 		}
 		if len(w.Rooms) < 2 || w.Rooms[0].Kind == w.Rooms[1].Kind {
 			t.Errorf("nodes %+v", w.Rooms)

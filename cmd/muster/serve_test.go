@@ -105,8 +105,9 @@ func beside(tests int) {
 	}
 }
 
-// programs are built as make build does.
-var programs = shared.Programs{Plain: []string{"muster"}, Static: []string{shimProgram, slurmProgram, gatewayProgram}}
+// programs are built as make build does, but for the gateway: without C, everything that it needs would be compiled a
+// second time.
+var programs = shared.Programs{Plain: []string{"muster", gatewayProgram}, Static: []string{shimProgram, slurmProgram}}
 
 // buildMuster builds the programs and returns the path of the first.
 func buildMuster(t testing.TB) string {

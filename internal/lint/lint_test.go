@@ -480,14 +480,14 @@ func TestNothingFused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles for another machine")
 	}
-	c := exec.Command("go", "build", "-gcflags=-S", "./learn", "./sim")
+	c := exec.Command("go", "build", "-gcflags=-S", "./learn")
 	c.Dir = filepath.Join("..", "..")
 	c.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out[:min(len(out), 2000)])
 	}
-	code := regexp.MustCompile(`\(\S*/((?:learn/\w+|sim/learn)\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out),
+	code := regexp.MustCompile(`\(\S*/(learn/\w+\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out),
 		-1)
 	added := 0
 	for _, m := range code {
