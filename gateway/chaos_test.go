@@ -98,6 +98,13 @@ func TestChaos(t *testing.T) {
 	wg.Wait()
 	client.CloseIdleConnections()
 	for _, name := range []string{"app", "m"} {
+		t.Cleanup(func() {
+			if t.Failed() {
+				c := served(s, name)
+				t.Logf("%s: %d arrived; %d answered, %d dropped, %d refused, %d failed, %d left; %d wait", name, c.Arrived,
+					c.Answered, c.Dropped, c.Refused, c.Failed, c.Left, c.Waiting)
+			}
+		})
 		until(t, "all is counted: "+name, func() bool {
 			c := served(s, name)
 			for _, r := range c.Each {

@@ -474,11 +474,14 @@ func (p *pool) compute(r *replica, list []*call, again bool) {
 	p.dispatch()
 }
 
-// retryBatch queues the calls of a batch whose replica died, but for those that are late.
+// retryBatch queues the calls of a batch whose replica died, but for those that have left or are late.
 func (p *pool) retryBatch(died *replica, list []*call) {
 	now := p.server.clock()
 	var calls []*call
 	for _, c := range list {
+		if c.left {
+			continue
+		}
 		if now.Sub(c.arrived) >= c.patience {
 			p.dropped()
 			c.got <- grant{to: died, err: errLate}

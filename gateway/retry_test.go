@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -293,5 +294,45 @@ func TestKilled(t *testing.T) {
 	dies.Close()
 	if u := served(s, "app"); u.Retried == 0 || u.Each[1].Answered == 0 {
 		t.Errorf("%+v", u)
+	}
+}
+
+// TestLeftBatchDies: a request whose client left, and whose replica died after it was late, is counted once.
+func TestLeftBatchDies(t *testing.T) {
+	asked, die := make(chan struct{}, 1), make(chan struct{})
+	first := newRaw(t, func(net.Conn) {
+		asked <- struct{}{}
+		<-die
+	})
+	s, url := serveReal(t, &Config{Services: []Service{{Name: "add", LatencyMS: 50, Batch: 4, TakesMS: takes(4, 1),
+		Replicas: []Replica{{ID: "1", URL: first.url}}}}}, Limits{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", url+"/v2/models/add/infer", strings.NewReader(sample(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	<-asked
+	cancel()
+	<-gone
+	until(t, "it has left", func() bool { return served(s, "add").Left == 1 })
+	time.Sleep(60 * time.Millisecond) // now it is late as well
+	c := &Config{Services: []Service{{Name: "add", LatencyMS: 50, Batch: 4, TakesMS: takes(4, 1),
+		Replicas: []Replica{{ID: "1", URL: first.url}, {ID: "2", URL: nowhere(t)}}}}}
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
+	close(die)
+	until(t, "the replica is idle", func() bool { return served(s, "add").Each[0].Busy == 0 })
+	if u := served(s, "add"); u.Arrived != 1 || u.Left != 1 || u.Dropped+u.Failed+u.Refused+u.Retried != 0 {
+		t.Errorf("%d arrived, %d left, %d dropped, %d failed, %d retried", u.Arrived, u.Left, u.Dropped, u.Failed,
+			u.Retried)
 	}
 }
