@@ -92,8 +92,8 @@ func (f *forecast) predicted() float64 { return f.predictions()[f.rule()] }
 func (f *forecast) trending() float64 { return float64(f.rule()) * f.predicted() }
 
 const (
-	mostMargin  = 2.0 // also while nothing is known of how wrong predictions are
-	firstMargin = 1.2 // ... and people say what they expect
+	mostMargin  = 2.0 // also while nothing is known of how wrong predictions are, and no replica answers
+	firstMargin = 1.2 // while nothing is known, and replicas answer or people say what they expect
 )
 
 // margin is the factor over what is predicted, from 1 to mostMargin, beyond which at most a part of all requests come.
@@ -102,7 +102,7 @@ const (
 func (f *forecast) margin(v *View, exceeded, beyond float64) float64 {
 	all := slices.Sorted(slices.Values(f.exceeds[f.rule()]))
 	switch {
-	case len(all) == 0 && v.stated() > 0:
+	case len(all) == 0 && (v.stated() > 0 || slices.Max(v.Ready) > 0):
 		return firstMargin
 	case len(all) == 0:
 		return mostMargin

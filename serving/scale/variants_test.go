@@ -196,7 +196,7 @@ func TestLearns(t *testing.T) {
 
 // TestMargin: a surprise among many forecasts does not count; those that come again have a margin.
 func TestMargin(t *testing.T) {
-	v := &View{Period: 15 * time.Second, Arrived: 15 * 100, Service: &service.Service{}}
+	v := &View{Period: 15 * time.Second, Arrived: 15 * 100, Ready: []int{0}, Service: &service.Service{}}
 	f := forecast{ahead: 2}
 	if m := f.margin(v, 0.05, 0.005); m != mostMargin {
 		t.Errorf("a margin of %g where nothing is known", m)
