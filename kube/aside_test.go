@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/loans"
@@ -271,7 +272,7 @@ func TestAbsurdQuantities(t *testing.T) {
 
 // Whatever tenants and kubelets write into pods and nodes, the scheduler goes on, and an ordinary pod is scheduled.
 func TestGarbage(t *testing.T) {
-	rounds := 300
+	rounds := shared.Soak(150, 300)
 	if testing.Short() {
 		rounds = 50
 	}
@@ -460,7 +461,7 @@ func someNode(name string) *v1.Node {
 
 // Whatever stands in the objects that make gangs of pods, the scheduler goes on.
 func TestGarbageObjects(t *testing.T) {
-	rounds := 400
+	rounds := shared.Soak(120, 400)
 	if testing.Short() {
 		rounds = 50
 	}

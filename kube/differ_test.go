@@ -51,7 +51,7 @@ func TestDifferential(t *testing.T) {
 // differentialRounds is on how many clusters a comparison is made.
 func differentialRounds(t *testing.T) int {
 	t.Helper()
-	rounds := 3
+	rounds := 2
 	if s := os.Getenv("MUSTER_SOAK"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil {

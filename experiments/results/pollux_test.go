@@ -24,13 +24,10 @@ func TestPollux(t *testing.T) {
 }
 
 // TestPolluxItself: our pollux reproduces the published means within 5 %, although the published
-// search is random; the highest load only in `make results`.
+// search is random; the lowest load here, the next under MUSTER_SOAK, and all in `make results`.
 func TestPolluxItself(t *testing.T) {
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
-	loads := polluxLoads[:2]
-	if testing.Short() {
-		loads = polluxLoads[:1]
-	}
+	loads := shared.Soak(polluxLoads[:1], polluxLoads[:2])
 	tab, err := polluxItself(context.Background(), dir, loads)
 	if err != nil {
 		t.Fatal(err)

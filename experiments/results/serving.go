@@ -42,7 +42,7 @@ func Serving(ctx context.Context, traces string) (Table, error) {
 		}
 		t.Sections = append(t.Sections, s)
 	}
-	return t, t.sharing(traces)
+	return t, t.sharing(traces, parvaSets)
 }
 
 // servingLoad is a service with its requests.
@@ -191,8 +191,8 @@ func images(traces string) (servingLoad, error) {
 // sharingGPUs is how many GPUs the sets of services share.
 const sharingGPUs = 8
 
-// sharing adds the throughput of plans on the same GPUs, beside what is published of it.
-func (t *Table) sharing(traces string) error {
+// sharing adds the throughput of plans on the same GPUs for the first of ParvaGPU's sets, beside what is published of it.
+func (t *Table) sharing(traces string, sets int) error {
 	m, _ := cluster.FindModel("A100-80GB")
 	s := Section{Title: fmt.Sprintf("What sharing gains: requests a second on %d A100", sharingGPUs),
 		About: "ParvaGPU's four sets of services, measured on MIG instances: by which factor all rates of a set can be multiplied until a plan needs more GPUs, as requests a second. " +
@@ -201,7 +201,7 @@ func (t *Table) sharing(traces string) error {
 		Head: []string{"set", "alone", "in turns", "gpulet", "InSS", "instances",
 			"gpulet over turns", "InSS over turns"}}
 	var gains [2][]float64
-	for set := 1; set <= parvaSets; set++ {
+	for set := 1; set <= sets; set++ {
 		services, err := ReadParva(filepath.Join(traces, "parvagpu-mig"), set)
 		if err != nil {
 			return err

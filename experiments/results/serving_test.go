@@ -42,11 +42,11 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// TestSharing: parts of GPUs carry more than turns on whole ones on every one of ParvaGPU's sets.
+// TestSharing: parts of GPUs carry more than turns on whole ones on ParvaGPU's sets.
 func TestSharing(t *testing.T) {
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	var tab Table
-	if err := tab.sharing(traces); err != nil {
+	if err := tab.sharing(traces, shared.Soak(2, parvaSets)); err != nil {
 		t.Fatal(err)
 	}
 	if len(tab.Rows) != 2 || len(tab.Failed()) > 0 {
