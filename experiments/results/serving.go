@@ -191,7 +191,7 @@ func images(traces string) (servingLoad, error) {
 // sharingGPUs is how many GPUs the sets of services share.
 const sharingGPUs = 8
 
-// sharing adds the throughput of plans on the same GPUs for the first of ParvaGPU's sets, beside what is published of it.
+// sharing adds the throughput of plans on the same GPUs for the first sets of ParvaGPU, beside what is published of it.
 func (t *Table) sharing(traces string, sets int) error {
 	m, _ := cluster.FindModel("A100-80GB")
 	s := Section{Title: fmt.Sprintf("What sharing gains: requests a second on %d A100", sharingGPUs),

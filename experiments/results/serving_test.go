@@ -10,8 +10,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestServing: on the recorded requests no policy that learns, as muster does, has more in time on fewer GPU-hours, and
-// where one keeps the goal muster does; with the rates in its forecast it is nowhere worse.
+// TestServing: on the recorded requests no policy that learns, as muster does, has more in time, unless both keep the
+// goal; with the rates in its forecast muster has as many.
 func TestServing(t *testing.T) {
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/azure-llm/AzureLLMInferenceTrace_conv.csv")))
 	for _, speed := range []float64{1, 4, 8} {
