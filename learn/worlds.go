@@ -43,4 +43,3 @@ func Worlds(jobs []Job, nodes []Room) (func(r *Rand, load float64) *World, error
 		return w
 	}, nil
 }
-
