@@ -316,7 +316,7 @@ func TestGarbage(t *testing.T) {
 		for range 20 {
 			w.now = w.now.Add(10 * time.Second)
 			w.moves++
-			steps(t, w.Driver)
+			w.settleDown(t)
 		}
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
@@ -375,12 +375,7 @@ func (g *garbage) plan() string {
 }
 
 func (g *garbage) spoilPod(p *v1.Pod) {
-	if len(p.Annotations) > 0 || len(p.Name)%3 == 0 { // not drawn, so that what else is drawn stays the same
-		p.Annotations[AnnotationTraffic] = []string{"{pattern: ring, bytes: 1GB, compute: 1s}",
-			"{pattern: " + p.Name}[len(p.Name)%2]
-	}
-	known := slices.DeleteFunc(slices.Clone(terms.Own), func(key string) bool { return key == AnnotationTraffic })
-	for _, key := range append(known, AnnotationEvery, AnnotationSum, AnnotationBefore) {
+	for _, key := range append(slices.Clone(terms.Own), AnnotationEvery, AnnotationSum, AnnotationBefore) {
 		if g.IntN(8) == 0 {
 			p.Annotations[key] = g.text()
 		}

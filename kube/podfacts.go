@@ -213,6 +213,7 @@ func (d *Driver) sendBack(g *gang, why string) {
 		engine.Event{Type: engine.Cancelled, Job: g.id})
 	d.later(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
+	g.refused = why
 }
 
 // room is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
