@@ -244,7 +244,7 @@ func BenchmarkNetwork(b *testing.B) {
 	for _, m := range mixes {
 		for _, policy := range []string{"crux", "cassini", "muster"} {
 			b.Run(m.name+"/"+policy, func(b *testing.B) {
-				alone := playMix(b, "none", m.jobs[:1], span/2).took[0]
+				alone := playMix(b, "none", m.jobs[:1], span/4).took[0]
 				before, now := playMix(b, "none", m.jobs, span), playMix(b, policy, m.jobs, span)
 				fmt.Printf("| %s | `%s` | %d | %s | %s | %s | %s | %s |\n", m.about, policy, alone.Milliseconds(),
 					inMs(before.took), before.errors(), inMs(now.took), now.errors(),
