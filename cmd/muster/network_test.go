@@ -207,6 +207,33 @@ func TestClaimIsCounted(t *testing.T) {
 	d.eventually("no table is left", func() bool { return d.marks() == "" })
 }
 
+// What the network card of this machine counted is shown beside what its own link is expected to carry.
+func TestLinkIsCounted(t *testing.T) {
+	t.Parallel()
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, _ := configured(t, "4xH100-80GB", fmt.Sprintf(`
+policy: fifo
+network:
+  interface: lo
+  hosts: "%[1]s,other[1-2]"
+  links:
+    - {from: "%[1]s,other[1-2]", to: left, rate: 10Gbps}
+`, name))
+	d.must("submit", d.reduces("one", "exec sleep 1000", 150*time.Millisecond, 2, name, "other1"))
+	d.eventually("its link is counted, in both directions", func() bool {
+		text := d.metrics()
+		return strings.Contains(text, `muster_link_counted_ratio{link="left>`+name+`"}`) &&
+			strings.Contains(text, `muster_link_counted_ratio{link="`+name+`>left"}`)
+	})
+	if text := d.metrics(); strings.Contains(text, `muster_link_counted_ratio{link="other1`) {
+		t.Errorf("another host's link is counted:\n%s", text)
+	}
+	d.must("cancel", "1")
+}
+
 // mix is two or three jobs that share the narrow link.
 type mix struct {
 	name, about string
