@@ -111,7 +111,7 @@ func (m *Machine) judgeClaims(now time.Time) {
 			m.traffic.claims[id] = c
 		}
 		on, yes := m.eng.OnNetwork(id)
-		if yes && c.Sample(now, marks, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Info.Record.Spec.Hosts)) {
+		if yes && c.Sample(now, marks, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Spec.Hosts)) {
 			m.event(engine.Event{Type: engine.Progress, Job: id, Traffic: &cluster.Traffic{Bytes: c.Believed()}})
 		}
 	}
