@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/preempt"
@@ -56,6 +57,11 @@ func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
 func (o *oracle) Jobs() []*job.State { return o.jobs }
 
 func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
+
+func (o *oracle) Company(j *job.State) *links.Company {
+	e := (*Engine)(o)
+	return e.links.Company(e.Nodes, e.transmitting, j)
+}
 
 func (o *oracle) Ends() *order.List { return (*Engine)(o).byEnd() }
 

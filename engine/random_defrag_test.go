@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -118,7 +117,7 @@ func defragScenario(t *testing.T, seed uint64, pol string, parts bool) *scenario
 	if err != nil {
 		t.Fatal(err)
 	}
-	placers := place.List()
+	placers := placersAlone()
 	sc := &scenario{seed: seed, instant: chance(r, 30), label: pol}
 	mode := engine.Backfill(r.IntN(4))
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Backfill: &mode,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/place"
 )
 
@@ -71,7 +72,7 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 	if err != nil {
 		return nil, err
 	}
-	placers := place.List()
+	placers := placersAlone()
 	sc.cfg = engine.Config{Policy: p, Placer: placers[r.IntN(len(placers))].New(), Depth: pick(r, 0, 0, 3),
 		Reserve: pick(r, 0, 0, 2)}
 	if chance(r, 75) {
@@ -129,10 +130,42 @@ func generateFrom(r *rand.Rand, seed uint64, pol string, more func(n int) bool) 
 		}
 		sc.stimuli = withSpeeds(seed, sc.stimuli, len(g.jobs))
 	}
+	if seed%5 == 3 {
+		if err := sc.connect(g.jobs); err != nil {
+			return nil, err
+		}
+	}
 	if sc.facts = seed%4 == 1 || seed%8 == 2; sc.facts {
 		sc.stimuli = withFacts(seed, sc.stimuli, &sc.cfg.Spec, g.jobs)
 	}
 	return sc, nil
+}
+
+// placersAlone are the placers that need no network.
+func placersAlone() []place.Info {
+	return slices.DeleteFunc(place.List(), func(p place.Info) bool { return p.Name == "compatible" })
+}
+
+// connect joins the nodes by two narrow switches, over which gangs transmit, and has a placer look at that.
+func (sc *scenario) connect(jobs []*cluster.Job) (err error) {
+	n := &cluster.Network{Classes: 4, Links: []cluster.Link{{A: "left", B: "right", Rate: 8e9}}}
+	for i := range sc.cfg.Spec.Nodes {
+		n.Links = append(n.Links, cluster.Link{A: sc.cfg.Spec.Nodes[i].Name, B: []string{"left", "right"}[i%2],
+			Rate: 8e9})
+	}
+	sc.cfg.Spec.Network = n
+	for _, j := range jobs {
+		j.Traffic = cluster.Traffic{Pattern: cluster.Pattern(int(j.ID) % len(cluster.Patterns)),
+			Bytes: 1e9 * int64(1+j.ID%3), Compute: seconds(1 + int(j.ID)%2)}
+	}
+	if sc.cfg.Placer, err = place.New("compatible"); err != nil {
+		return err
+	}
+	sc.label += " on a network"
+	if name := []string{"", "cassini", "crux"}[sc.seed/5%3]; name != "" {
+		sc.cfg.Traffic, err = traffic.New(name)
+	}
+	return err
 }
 
 // randomLoans lends the first partition's nodes, in some runs, for hours that begin and end within

@@ -135,6 +135,9 @@ func (f *Fabric) rails(node int32) []LinkID {
 	return f.out[node]
 }
 
+// Own are a node's own links, outward.
+func (f *Fabric) Own(node int32) []LinkID { return f.rails(node) }
+
 // leaf is the switch of a node's first link; -1: it has none.
 func (f *Fabric) leaf(node int32) int32 {
 	own := f.rails(node)

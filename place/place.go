@@ -20,8 +20,8 @@ type Info struct {
 	With                func(knobs string) (placement.Placer, error) // nil: it has no knobs
 }
 
-var list = []Info{firstFit, bestFit, worstFit, topology, consolidate, fragGradient, rooms, weightedFit, dotProduct,
-	gpuPacking, gpuClustering, pwr, random, metaRL}
+var list = []Info{firstFit, bestFit, worstFit, topology, compatible, consolidate, fragGradient, rooms, weightedFit,
+	dotProduct, gpuPacking, gpuClustering, pwr, random, metaRL}
 
 // List returns every placer.
 func List() []Info { return append([]Info(nil), list...) }
@@ -141,7 +141,7 @@ func divisible(s *placement.Site) bool {
 // within tries the domains of a level that have enough free GPUs, those with the fewest first
 // (ties: the one that joined first), until the gang fits.
 func within(s *placement.Site, level cluster.Level, try func(*placement.Site) bool) bool {
-	for _, d := range domains(s, level) {
+	for _, d := range domains(s, level, needed(s)) {
 		s.Within(d)
 		mark, n := s.Mark()
 		if try(s) {
@@ -159,14 +159,18 @@ type domainFree struct {
 	free int
 }
 
-// domains lists the domains of a level with enough free GPUs for the gang.
-func domains(s *placement.Site, level cluster.Level) []placement.Domain {
-	need := 0
+// needed is how many GPUs the gang takes as a whole.
+func needed(s *placement.Site) (gpus int) {
 	for _, t := range s.Sets() {
 		if t.Request.Profile == "" && !t.Request.Fractional() {
-			need += t.Count * t.Request.GPUs
+			gpus += t.Count * t.Request.GPUs
 		}
 	}
+	return gpus
+}
+
+// domains lists the domains of a level with so many free GPUs, those with the fewest first.
+func domains(s *placement.Site, level cluster.Level, need int) []placement.Domain {
 	var list []domainFree
 	at := map[placement.Domain]int{} // looked up, never iterated
 	add := func(d placement.Domain, free int) {

@@ -19,9 +19,20 @@ func (tight) Name() string { return "topology" }
 // Place tries levels from near to far, and within a level the domain with the fewest free GPUs that
 // suffice. A required level bounds the search.
 func (tight) Place(s *placement.Site) bool {
+	return tightest(s, func(s *placement.Site) bool { return balanced(s) && together(s) })
+}
+
+// together reports whether what is bound meets the level that is required.
+func together(s *placement.Site) bool {
+	t := s.Topology()
+	return !t.Required || t.Level == cluster.LevelAny || s.Together(t.Level)
+}
+
+// tightest tries to place the gang at levels from near to far, until try says that it is placed.
+func tightest(s *placement.Site, try func(*placement.Site) bool) bool {
 	t := s.Topology()
 	if t.Level == cluster.LevelNVLink && s.Islands() { // closer than the node
-		if within(s, t.Level, balanced) {
+		if within(s, t.Level, try) {
 			return true
 		}
 		if t.Required {
@@ -32,7 +43,7 @@ func (tight) Place(s *placement.Site) bool {
 		return pack(s)
 	}
 	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
-		if within(s, l, func(s *placement.Site) bool { return balanced(s) && (!t.Required || s.Together(t.Level)) }) {
+		if within(s, l, try) {
 			return true
 		}
 		if t.Required && l == t.Level {
@@ -40,9 +51,9 @@ func (tight) Place(s *placement.Site) bool {
 		}
 	}
 	if t.Required && t.Level != cluster.LevelAny {
-		return within(s, t.Level, balanced)
+		return within(s, t.Level, try)
 	}
-	return balanced(s)
+	return try(s)
 }
 
 // balanced packs on as few nodes as possible, splitting evenly between them where they have room

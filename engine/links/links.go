@@ -21,6 +21,7 @@ type Book struct {
 	spec   *cluster.Network
 	due    bool
 	known  flow.Cache // of what people ask
+	scores traffic.Scores
 }
 
 // New returns the book of a network; without one, or without a policy, it decides nothing.
@@ -28,7 +29,7 @@ func New(spec *cluster.Network, policy traffic.Policy) Book {
 	if spec == nil {
 		policy = nil
 	}
-	return Book{policy: policy, spec: spec}
+	return Book{policy: policy, spec: spec, scores: traffic.Scores{Shifted: traffic.Shifts(policy)}}
 }
 
 // NodesChanged notes that nodes joined, or are elsewhere in the network.

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
@@ -30,6 +31,8 @@ type Request struct {
 type Around interface {
 	Jobs() []*job.State   // by number; nil where there is none
 	Running() *order.List // those that hold devices and were not told to stop
+	// Company is the running jobs with which a job would share the network; nil: it is not known that it transmits.
+	Company(j *job.State) *links.Company
 }
 
 // Finder finds places. It holds what searches share: the demand of waiting jobs, and reused memory.

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
@@ -38,6 +39,7 @@ type Site struct {
 	stage  shape.Stage       // candidate classes of this attempt
 	within inventory.Domain
 	awake  bool             // sleeping nodes are excluded
+	quiet  bool             // ... and those whose own links other jobs use
 	home   inventory.Domain // where a growing gang must stay
 	allocs []inventory.Alloc
 	most   *shape.Bounds      // nil: the job has no bounds
@@ -47,6 +49,8 @@ type Site struct {
 	rowSet int
 	rowRev int64
 	rowOf  inventory.Measure
+
+	company *links.Company // with which the job would share the network; nil: it is not known
 }
 
 // Job returns the job that is being placed.
@@ -153,7 +157,8 @@ func (s *Site) Islands() bool {
 
 func (s *Site) inside(node int32) bool {
 	switch {
-	case s.r.Avoid != nil && s.r.Avoid.off(node), s.awake && s.r.In.Nodes()[node].Spec().Asleep > 0:
+	case s.r.Avoid != nil && s.r.Avoid.off(node), s.awake && s.r.In.Nodes()[node].Spec().Asleep > 0,
+		s.quiet && s.company.On(node):
 		return false
 	case s.most != nil && s.most.Within != nil && !s.most.Within.In.Has(node), s.r.Shut.Has(node):
 		return false

@@ -39,7 +39,7 @@ var arrows = map[string]string{
 	"network/flow":        "cluster network",
 	"network/traffic":     "cluster network network/flow internal/splitmix",
 	"engine/pending":      "cluster engine/inventory engine/job engine/order engine/sched engine/shape internal/heap",
-	"engine/placement":    "cluster engine/inventory engine/job engine/order engine/sched engine/shape engine/speed",
+	"engine/placement":    "cluster engine/inventory engine/job engine/links engine/order engine/sched engine/shape engine/speed network/traffic",
 	"engine/preempt":      "cluster quota engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed",
 	"engine/reserve":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape",
 	"engine/sched":        "cluster quota engine/inventory engine/job engine/order engine/shape",

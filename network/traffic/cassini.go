@@ -32,9 +32,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 	rings := make([]Ring, len(group))
 	shortest := time.Duration(math.MaxInt64)
 	for k, i := range group {
-		t := network.Alone(f, on[i])
-		rings[k] = Ring{Iteration: loneOf(&jobs[i], t).iteration(), From: jobs[i].Release,
-			To: jobs[i].Release + t}
+		rings[k] = ringOf(f, &jobs[i], on[i])
 		shortest = min(shortest, rings[k].Iteration)
 	}
 	evenOut(rings, grid(shortest))
@@ -42,8 +40,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 	for _, l := range contended(f, on, group) {
 		mine := make([]Ring, len(l.jobs))
 		for n, k := range l.jobs {
-			mine[n] = rings[k]
-			mine[n].Rate = int64(float64(l.bytes[n]) / (rings[k].To - rings[k].From).Seconds())
+			mine[n] = rings[k].with(l.bytes[n])
 		}
 		c := NewCircle(f.Capacity(l.link), mine, 0)
 		if c == nil || c.Score(make([]int, len(mine))) >= 1 {
@@ -169,6 +166,18 @@ type Ring struct {
 	From, To  time.Duration // when it transmits
 	Rate      int64         // what it asks then; any unit, that of the capacity
 	Phases    []Phase       // instead of From, To and Rate
+}
+
+// ringOf is a job's iteration without other jobs, of which no link is chosen yet.
+func ringOf(f Fabric, j *Job, on []network.Bytes) Ring {
+	t := network.Alone(f, on)
+	return Ring{Iteration: loneOf(j, t).iteration(), From: j.Release, To: j.Release + t}
+}
+
+// with is the ring on a link on which the job puts so many bytes in an iteration.
+func (r Ring) with(bytes int64) Ring {
+	r.Rate = int64(float64(bytes) / (r.To - r.From).Seconds())
+	return r
 }
 
 // Circle is several jobs on one link, on a unified circle: its perimeter is the least common multiple of their
