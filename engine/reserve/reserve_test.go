@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -62,6 +63,7 @@ func (fullest) Place(s *placement.Site) bool {
 
 func (r *room) Jobs() []*job.State                 { return r.jobs }
 func (r *room) Running() *order.List               { return &r.keys }
+func (r *room) Company(*job.State) *links.Company  { return nil }
 func (r *room) Ends() *order.List                  { return &r.ends }
 func (r *room) EndOf(j *job.State) cluster.Time    { return j.ExpectedEnd(r.world.Now) }
 func (r *room) LimitOf(j *job.State) time.Duration { return j.Spec.Limit }
