@@ -69,7 +69,7 @@ func TestRandom(t *testing.T) {
 func TestRandomAgain(t *testing.T) {
 	t.Parallel()
 	for pol, seeds := range map[string][]uint64{"elasticflow": {10, 18}, "chronus": {9, 34}, "scatter": {2, 10},
-		"scatter:slices": {5}, "scatter:divides": {2, 13, 26}} {
+		"scatter:slices": {5}, "scatter:divides": {2, 13, 26, 52}} {
 		for _, seed := range seeds {
 			randomRun(t, pol, seed)
 		}

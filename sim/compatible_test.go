@@ -41,7 +41,7 @@ func gangs(seed uint64, n int) (list []trace.Entry) {
 // TestCompatible: on drawn mixes of gangs jobs lose less on the network where a placer looks at it.
 func TestCompatible(t *testing.T) {
 	if testing.Short() {
-		t.Skip("half a minute")
+		t.Skip("it takes ten seconds")
 	}
 	type sums struct{ lost, jct float64 }
 	const seeds = 12

@@ -46,7 +46,8 @@ func (f *Finder) clearedBy(r placement.Request, j *job.State, movers []Mover) *R
 	}
 	way := &Relocation{Allocs: slices.Clone(home)}
 	for i := range movers {
-		if !f.st.TakeBack(movers[i].Job.Allocs, false, false) {
+		allocs := movers[i].Job.Allocs
+		if !f.places.Speeds.BearsAll(allocs) || !f.st.TakeBack(allocs, false, false) {
 			way.Movers = append(way.Movers, movers[i])
 		}
 	}
