@@ -23,8 +23,8 @@ func rated(links *unitLinks, shifts bool, j Job, running ...Job) Compatibility {
 	return c.Rate(&j, j.Demand.On(&cluster.Treatment{}))
 }
 
-// TestCompany: jobs of half duty fit on a link if they are shifted, and miss a quarter of it on average if they are not;
-// three never fit; a link for itself is no link that counts.
+// TestCompany: jobs of half duty fit on a link if they are shifted, and miss a quarter of it on average if they are
+// not; three never fit; a link for itself is no link that counts.
 func TestCompany(t *testing.T) {
 	links := &unitLinks{}
 	for _, c := range []struct {
@@ -48,7 +48,8 @@ func TestCompany(t *testing.T) {
 	}
 	light := func(own string) Job { // it puts little on c, as it waits for a link of its own
 		return Job{Compute: time.Second, Release: time.Second, Demand: network.Demand{Parts: []network.Part{
-			{Bytes: 4e8, Paths: []network.Path{{links.id("c")}}}, {Bytes: 1e9, Paths: []network.Path{{links.id(own)}}}}}}
+			{Bytes: 4e8, Paths: []network.Path{{links.id("c")}}},
+			{Bytes: 1e9, Paths: []network.Path{{links.id(own)}}}}}}
 	}
 	if got := rated(links, false, light("d"), light("e")); len(got.Links) != 1 || got.Links[0] != 1 {
 		t.Errorf("two light ones: %+v", got)
