@@ -167,6 +167,26 @@ func TestSteady(t *testing.T) {
 	}
 }
 
+// Many jobs that are hardly in each other's way fall into no pattern that could be found; they are not slowed by more
+// than in a long run, even those that end few iterations.
+func TestSteadyOfMany(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for n := range 6 {
+		var jobs []Job
+		for range 40 {
+			jobs = append(jobs, job(float64(100+r.IntN(700))/100, float64(1+r.IntN(5))/100, .5, r.IntN(3), 0))
+		}
+		window := 2000 * s
+		means := Steady(caps{1e9}, jobs)
+		for i, res := range Run(caps{1e9}, jobs, window) {
+			long := window / time.Duration(res.Iterations)
+			if d := float64(means[i]-long) / float64(long); d < -.04 || d > .04 {
+				t.Errorf("mix %d: job %d: steady %v, in a long run %v", n, i, means[i], long)
+			}
+		}
+	}
+}
+
 func BenchmarkSteady(b *testing.B) {
 	for _, n := range []int{2, 8, 32, 128} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -87,11 +87,26 @@ func pattern(links network.Links, jobs []Job) []time.Duration {
 		case !again:
 			seen[key] = w.mark()
 		case w.allEnded(&before):
-			w.average(means, &before)
+			for i := range w.jobs {
+				means[i] = min(mostTimes*means[i], (w.now-before.at)/time.Duration(w.jobs[i].count-before.count[i]))
+			}
 			return means
 		}
 	}
-	w.average(means, &half)
+	end := w.mark()
+	d := end.at - half.at
+	for i := range w.jobs {
+		most := mostTimes * means[i]
+		switch n, bytes := end.count[i]-half.count[i], end.moved[i]-half.moved[i]; {
+		case n > 0:
+			means[i] = time.Duration(float64(d) / (end.done[i] - half.done[i]))
+		case bytes > 0: // it ended none, and is judged by what it transmitted
+			means[i] = time.Duration(float64(d) / float64(bytes) * float64(w.jobs[i].size))
+		default:
+			means[i] = most
+		}
+		means[i] = min(means[i], most)
+	}
 	return means
 }
 
@@ -103,7 +118,8 @@ const (
 // mark is how far the jobs are at a time.
 type mark struct {
 	at    time.Duration
-	count []int64
+	count []int64   // iterations that ended
+	done  []float64 // and the part of the one that has begun
 	moved []int64
 }
 
@@ -111,9 +127,22 @@ func (w *world) mark() mark {
 	m := mark{at: w.now}
 	for i := range w.jobs {
 		j := &w.jobs[i]
-		m.count, m.moved = append(m.count, j.count), append(m.moved, j.movedBy(w.now))
+		m.count, m.done = append(m.count, j.count), append(m.done, float64(j.count)+j.part(w.now))
+		m.moved = append(m.moved, j.movedBy(w.now))
 	}
 	return m
+}
+
+// part is how much of an iteration is over, by what would be left of it alone.
+func (j *run) part(now time.Duration) float64 {
+	compute, send := max(0, j.begun+j.Compute-now), time.Duration(0)
+	switch {
+	case j.active:
+		send = network.Takes(j.left-min(j.left, network.Moved(j.rate, now-j.since)), j.best)
+	case !j.over:
+		send = max(0, j.begun+j.Release-now) + network.Takes(j.size, j.best)
+	}
+	return 1 - float64(max(compute, send))/float64(max(1, j.Compute, j.Release+network.Takes(j.size, j.best)))
 }
 
 // movedBy is the bytes that passed up to now.
@@ -132,24 +161,6 @@ func (w *world) allEnded(m *mark) bool {
 		}
 	}
 	return true
-}
-
-// average sets the means since a mark. A job that ended no iteration is judged by what it transmitted.
-func (w *world) average(means []time.Duration, m *mark) {
-	d := w.now - m.at
-	for i := range w.jobs {
-		j := &w.jobs[i]
-		most := mostTimes * means[i]
-		switch n, bytes := j.count-m.count[i], j.movedBy(w.now)-m.moved[i]; {
-		case n > 0:
-			means[i] = d / time.Duration(n)
-		case bytes > 0:
-			means[i] = time.Duration(float64(d) / float64(bytes) * float64(j.size))
-		default:
-			means[i] = most
-		}
-		means[i] = min(means[i], most)
-	}
 }
 
 // latest is when the last job has begun its first iteration.
