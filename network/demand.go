@@ -211,15 +211,20 @@ func Components(on [][]Bytes) (groups [][]int) {
 		}
 		return root[i]
 	}
-	first := map[LinkID]int{}
+	last := LinkID(-1)
+	for _, list := range on {
+		for _, b := range list {
+			last = max(last, b.Link)
+		}
+	}
+	first := make([]int32, last+1) // by link, plus one
 	for i, list := range on {
 		for _, b := range list {
-			o, used := first[b.Link]
-			if !used {
-				first[b.Link] = i
+			if first[b.Link] == 0 {
+				first[b.Link] = int32(i + 1)
 				continue
 			}
-			a, c := find(o), find(i)
+			a, c := find(int(first[b.Link]-1)), find(i)
 			root[max(a, c)] = min(a, c)
 		}
 	}

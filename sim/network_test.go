@@ -77,20 +77,23 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// Treatments change how jobs are slowed while they run; a job that is preempted, fails or ends no longer transmits, and
-// after all are gone the links are free.
-func TestTreatedWorld(t *testing.T) {
+// crowded is 60 jobs on a narrow link whose nodes fail, treated by a policy.
+func crowded(name string, seed uint64) (*cluster.Spec, []trace.Entry, Setup) {
 	var entries []trace.Entry
 	for i := range cluster.JobID(60) {
 		entries = append(entries,
 			sends(i, time.Duration(i)*time.Minute, time.Duration(5+i%7)*time.Minute, int64(1+i%3)*1e9,
 				time.Duration(1+i%4)*time.Second))
 	}
-	mean := map[string]float64{}
+	return narrow(12), entries, Setup{Policy: "srtf", Placer: "first-fit", Traffic: name, World: Options{
+		NodeMTBF: 40 * time.Minute, Repair: 5 * time.Minute, Seed: seed, Startup: 10 * time.Second}}
+}
+
+// Treatments change how jobs are slowed while they run; a job that is preempted, fails or ends no longer transmits, and
+// after all are gone the links are free.
+func TestTreatedWorld(t *testing.T) {
 	for _, name := range traffic.Names() {
-		spec := narrow(12)
-		s := Setup{Policy: "srtf", Placer: "first-fit", Traffic: name,
-			World: Options{NodeMTBF: 40 * time.Minute, Repair: 5 * time.Minute, Seed: 3, Startup: 10 * time.Second}}
+		spec, entries, s := crowded(name, 3)
 		cfg, err := s.config(spec)
 		if err != nil {
 			t.Fatal(err)
@@ -124,22 +127,35 @@ func TestTreatedWorld(t *testing.T) {
 			}
 		}
 		run := w.Book().Run(w)
-		sum := run.Summarise()
-		if sum.Completed != len(entries) {
+		if sum := run.Summarise(); sum.Completed != len(entries) {
 			t.Errorf("%s: %d jobs completed", name, sum.Completed)
 		}
-		mean[name] = sum.ContendedHours
 	}
-	for _, name := range []string{"crux", "muster"} {
-		if mean[name] > .8*mean["none"] {
-			t.Errorf("%s: %v GPU-hours of contention, untreated %v", name, mean[name], mean["none"])
+}
+
+// Over replays that differ by which nodes fail, muster loses least to contention. In one of them any policy may be
+// ahead, even by half: which jobs meet whom afterwards is chance.
+func TestTreatedReplays(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a minute")
+	}
+	lost := map[string]float64{}
+	for _, name := range traffic.Names() {
+		for seed := range uint64(16) {
+			spec, entries, s := crowded(name, 3+seed)
+			out := Run(context.Background(), spec, entries, s)
+			if out.Err != nil {
+				t.Fatal(out.Err)
+			}
+			lost[name] += out.Run.Summarise().ContendedHours / 16
 		}
 	}
-	// crux is ahead of muster in this replay: 3.0 against 4.9 GPU-hours (docs/reference/network.md)
-	if mean["muster"] > min(mean["sincronia"], mean["cassini"], mean["ecmp"]) {
-		t.Errorf("muster loses more than another: %v", mean)
+	for name, hours := range lost {
+		if lost["muster"] > hours {
+			t.Errorf("muster loses %v GPU-hours, %s %v", lost["muster"], name, hours)
+		}
 	}
-
+	t.Log(lost)
 }
 
 // Without facts about traffic a replay on a network is the replay without one.

@@ -1,6 +1,8 @@
 package traffic
 
 import (
+	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -9,13 +11,13 @@ import (
 	"github.com/muster-gpu/muster/network/flow"
 )
 
-// muster chooses paths as Crux does, and plays on the flow model what the others would do on them: for each group of
-// jobs that share links it takes what is best, and improves the classes by exchanging them while that helps. In small
-// groups it plays the others' own choices of paths, too.
+// muster plays on the flow model what each of the others would do, takes the best of it for each group of jobs, and
+// improves the classes by exchanging them. So by what it maximises it is at least as good as each of them in any mix.
 //
-// What is best has two measures: computing, which Crux maximises, and speed. One can be bought with the other, so a
-// treatment is worth the smaller of both, each as a part of the most that any of the others reaches: with 1 or more it
-// is at least as good as each of them by either.
+// It maximises the speed of GPUs, of which that alone on the network is 1: what is missing is the part of the time for
+// which jobs hold GPUs because of each other's traffic. Crux maximises computing, which counts a job for more the less
+// it transmits. Among jobs that run for ever that is what a cluster is for; but jobs end, and what each computes until
+// then is the same however it is treated.
 type muster struct {
 	orders []*Crux
 	others []Policy
@@ -24,172 +26,200 @@ type muster struct {
 
 func newMuster() *muster {
 	// the factors of Crux' priorities compare two jobs; among three and more an extreme one does harm, so they are
-	// bounded here, and plain intensity (bound 1) is tried, too
-	return &muster{orders: []*Crux{NewCrux(1), NewCrux(2), NewCrux(Published)},
-		others: []Policy{none{}, sincronia{}, cassini{}, ecmp{}}}
+	// bounded here, too, and plain intensity (bound 1) is tried
+	return &muster{orders: []*Crux{NewCrux(Published), NewCrux(2), NewCrux(1)},
+		others: []Policy{none{}, ecmp{}, sincronia{}, cassini{}}}
 }
-
-// A treatment must be worth so much more than another one to replace it.
-const worthwhile = 1.002
 
 func (m *muster) Name() string { return "muster" }
 
 func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
-	ts := choosePaths(f, jobs)
-	on := loads(jobs, ts)
-	alone := make([]time.Duration, len(jobs)) // whatever the treatment, so that longer paths count as loss
-	for i := range jobs {
-		alone[i] = max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration())
-	}
-	for _, group := range network.Components(on) {
-		g := m.group(f, pick(jobs, group), pick(alone, group))
-		g.take(m.onPaths(f, g.jobs, pick(ts, group), pick(on, group)), ts, group)
-	}
-	return m.otherPaths(f, jobs, alone, ts, on)
-}
-
-// onPaths lists treatments of a group whose paths are chosen: its classes as they are, and as the others would have
-// them.
-func (m *muster) onPaths(f Fabric, jobs []Job, paths []cluster.Treatment, on [][]network.Bytes) (
-	list [][]cluster.Treatment) {
-	classed := func(class func(i int) int) {
-		ts := slices.Clone(paths)
-		for i := range ts {
-			ts[i].Class = class(i)
+	paths := choosePaths(f, jobs)
+	on := loads(jobs, paths)
+	s := newSearch(m, f, jobs, paths, on)
+	for answer := range m.answers(f, jobs, paths, on) {
+		if !s.loses(upTo(len(jobs))) {
+			return s.best
 		}
-		list = append(list, ts)
+		s.merge(answer)
 	}
-	classed(func(i int) int { return min(jobs[i].Now.Class, f.Classes) })
-	list = append(list, paths)
 	if f.Classes > 1 {
-		in := intensities(f, jobs, on)
-		for _, c := range m.orders {
-			level := compress(f.Classes, dag(c.priorities(f, jobs, on, in), in, on))
-			classed(func(i int) int { return level[i] + 1 })
-		}
-		order := sincroniaOrder(f, on)
-		classed(func(i int) int { return class(slices.Index(order, i), f.Classes) })
+		s.improve()
 	}
-	if len(jobs) <= mostShifted {
-		ts := slices.Clone(paths)
-		interleave(f, jobs, on, upTo(len(jobs)), ts)
-		list = append(list, ts)
-	}
-	return list
+	return s.best
 }
 
-// mostShifted bounds the groups in which shifts are tried: with many jobs there is no common circle.
+// answers are what the others would do, and what they would do if the paths were those that Crux chooses.
+func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
+	on [][]network.Bytes) iter.Seq[[]cluster.Treatment] {
+	list := []func(ts []cluster.Treatment){func(ts []cluster.Treatment) {
+		for i := range ts {
+			ts[i].Class = min(jobs[i].Now.Class, f.Classes)
+		}
+	}}
+	for _, c := range m.orders {
+		list = append(list, func(ts []cluster.Treatment) { c.classes(f, jobs, on, ts) })
+	}
+	list = append(list, func(ts []cluster.Treatment) { orderCoflows(f, on, ts) }, func(ts []cluster.Treatment) {
+		for _, group := range network.Components(on) {
+			if len(group) <= mostShifted {
+				interleave(f, jobs, on, group, ts)
+			}
+		}
+	})
+	for _, p := range m.others {
+		list = append(list, func(ts []cluster.Treatment) { copy(ts, p.Treat(f, jobs)) })
+	}
+	return func(yield func([]cluster.Treatment) bool) {
+		for _, answer := range list {
+			ts := slices.Clone(paths)
+			if answer(ts); !yield(ts) {
+				return
+			}
+		}
+	}
+}
+
+// mostShifted bounds the groups in which shifts are tried on other paths: with many jobs there is no common circle.
 const mostShifted = 16
 
-// otherPaths tries what the others do in small groups of jobs that share a link under any of the treatments.
-func (m *muster) otherPaths(f Fabric, jobs []Job, alone []time.Duration, ts []cluster.Treatment,
-	on [][]network.Bytes) []cluster.Treatment {
-	all := [][]cluster.Treatment{ts}
-	for i := range on {
-		on[i] = slices.Clone(on[i])
-	}
-	for _, p := range m.others {
-		other := p.Treat(f, jobs)
-		all = append(all, other)
-		for i := range jobs {
-			on[i] = append(on[i], jobs[i].Demand.On(&other[i])...)
-		}
-	}
-	for _, group := range network.Components(on) {
-		if len(group) > mostExchanged {
-			continue
-		}
-		var list [][]cluster.Treatment
-		for _, other := range all {
-			list = append(list, pick(other, group))
-		}
-		g := m.group(f, pick(jobs, group), pick(alone, group))
-		g.take(list, ts, group)
-	}
-	return ts
-}
-
-// group is jobs that share links.
-type group struct {
+// search is the search for one decision.
+type search struct {
 	m     *muster
 	f     Fabric
 	jobs  []Job
-	alone []time.Duration
-	most  worth // of the treatments that were tried
+	alone []time.Duration // an iteration on the paths that Crux chooses
+	best  []cluster.Treatment
+	on    [][]network.Bytes // under the best
+	speed []float64         // of each job under the best, times its GPUs
 }
 
-func (m *muster) group(f Fabric, jobs []Job, alone []time.Duration) *group {
-	return &group{m: m, f: f, jobs: jobs, alone: alone}
-}
-
-// take sets the best of some treatments of a group, improved where the group is small.
-func (g *group) take(list [][]cluster.Treatment, ts []cluster.Treatment, at []int) {
-	for _, try := range list {
-		w := g.worth(try)
-		g.most = worth{max(g.most.computing, w.computing), max(g.most.speed, w.speed)}
+func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]network.Bytes) *search {
+	s := &search{m: m, f: f, jobs: jobs, best: slices.Clone(ts), on: on}
+	for i := range jobs {
+		s.alone = append(s.alone, max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration()))
 	}
-	best, value := list[0], g.value(list[0])
-	for _, try := range list[1:] {
-		if v := g.value(try); v > value*worthwhile {
-			best, value = try, v
+	s.speed = s.speeds(upTo(len(ts)), ts)
+	return s
+}
+
+// loses reports whether some of the jobs are slower than alone.
+func (s *search) loses(at []int) bool {
+	return slices.ContainsFunc(at, func(i int) bool { return s.speed[i] < float64(s.jobs[i].GPUs)*(1-1e-9) })
+}
+
+// speeds are those of some jobs, which share links with no others, under treatments, times their GPUs. None is counted
+// as faster than alone on the paths that Crux chooses: what a job gained by several paths would pay for others that
+// wait.
+func (s *search) speeds(at []int, ts []cluster.Treatment) []float64 {
+	list, speed := make([]flow.Job, len(at)), make([]float64, len(at))
+	for k, i := range at {
+		list[k] = s.jobs[i].As(&ts[k])
+	}
+	for k, t := range s.m.known.Steady(s.f, list) {
+		i := at[k]
+		speed[k] = float64(s.jobs[i].GPUs) * float64(s.alone[i]) / float64(max(t, s.alone[i]))
+	}
+	return speed
+}
+
+// merge takes over other treatments for each group of jobs, apart from all others under both, that is faster by them.
+func (s *search) merge(other []cluster.Treatment) {
+	on := loads(s.jobs, other)
+	both := make([][]network.Bytes, len(on))
+	for i := range on {
+		both[i] = slices.Concat(s.on[i], on[i])
+	}
+	groups := network.Components(both)
+	grouped := make([]bool, len(on))
+	for _, group := range groups {
+		for _, i := range group {
+			grouped[i] = true
 		}
 	}
-	if len(at) <= mostExchanged && g.f.Classes > 1 {
-		best = g.exchange(best, value)
+	for i := range on {
+		if !grouped[i] {
+			groups = append(groups, []int{i})
+		}
 	}
-	for k, i := range at {
-		ts[i] = best[k]
+	for _, group := range groups {
+		if !s.loses(group) {
+			continue
+		}
+		ts := pick(other, group)
+		speed := s.speeds(group, ts)
+		if sum(speed) <= sum(pick(s.speed, group)) {
+			continue
+		}
+		for k, i := range group {
+			s.best[i], s.on[i], s.speed[i] = ts[k], on[i], speed[k]
+		}
 	}
 }
 
-// mostExchanged bounds the groups in which classes are exchanged: each round plays as many runs as there are pairs.
-const mostExchanged = 8
+func sum(list []float64) (total float64) {
+	for _, v := range list {
+		total += v
+	}
+	return total
+}
 
-// exchange moves jobs to other classes, one at a time and in pairs, while that is worth more.
-func (g *group) exchange(ts []cluster.Treatment, value float64) []cluster.Treatment {
-	for better := true; better; {
+// The search for classes in a group ends after so many plays of a job. A change must gain so much of the speed of a
+// job.
+const (
+	mostPlays  = 1024
+	worthwhile = .01
+)
+
+// improve moves jobs to other classes, one at a time and in pairs that share a link, while their group gets faster:
+// first those that lose most.
+func (s *search) improve() {
+	for _, group := range network.Components(s.on) {
+		if s.loses(group) {
+			s.exchange(group)
+		}
+	}
+}
+
+func (s *search) exchange(group []int) {
+	ts, on, speed := pick(s.best, group), pick(s.on, group), pick(s.speed, group)
+	total, least := sum(speed), 0.0
+	for _, i := range group {
+		least += worthwhile * float64(s.jobs[i].GPUs) / float64(len(group))
+	}
+	tries := mostPlays / len(group)
+	try := func(move func(ts []cluster.Treatment)) bool {
+		if tries--; tries < 0 {
+			return false
+		}
+		other := slices.Clone(ts)
+		move(other)
+		got := s.speeds(group, other)
+		if sum(got) < total+least {
+			return false
+		}
+		ts, speed, total = other, got, sum(got)
+		return true
+	}
+	order := upTo(len(group))
+	for better := true; better && tries > 0; {
 		better = false
-		for a := range g.jobs {
-			for b := range g.jobs {
-				try := slices.Clone(ts)
-				if a == b {
-					try[a].Class = 1 + try[a].Class%g.f.Classes
-				} else {
-					try[a].Class, try[b].Class = try[b].Class, try[a].Class
-				}
-				if v := g.value(try); v > value*worthwhile {
-					ts, value, better = try, v, true
+		lost := func(k int) float64 { return float64(s.jobs[group[k]].GPUs) - speed[k] }
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(lost(b), lost(a)) })
+		for _, a := range order {
+			for b := range group {
+				switch {
+				case a == b:
+					better = try(func(ts []cluster.Treatment) { ts[a].Class = 1 + ts[a].Class%s.f.Classes }) || better
+				case ts[a].Class != ts[b].Class && meet(on[a], on[b]):
+					better = try(func(ts []cluster.Treatment) {
+						ts[a].Class, ts[b].Class = ts[b].Class, ts[a].Class
+					}) || better
 				}
 			}
 		}
 	}
-	return ts
-}
-
-// worth is what a group gets done in a second: GPU-seconds of computing, and GPUs times speed, where a job alone on the
-// paths that Crux chooses has the speed 1. None is counted as faster: what a job gained by several paths would
-// pay for others that wait.
-type worth struct{ computing, speed float64 }
-
-func (g *group) worth(ts []cluster.Treatment) (w worth) {
-	list := make([]flow.Job, len(g.jobs))
-	for i := range g.jobs {
-		list[i] = g.jobs[i].As(&ts[i])
+	for k, i := range group {
+		s.best[i], s.speed[i] = ts[k], speed[k]
 	}
-	for i, t := range g.m.known.Steady(g.f, list) {
-		perSecond := float64(g.jobs[i].GPUs) / float64(max(t, g.alone[i]))
-		w.computing += perSecond * float64(g.jobs[i].Compute)
-		w.speed += perSecond * float64(g.alone[i])
-	}
-	return w
-}
-
-// value is the smaller of both measures against the most; among equals the larger one counts a little.
-func (g *group) value(ts []cluster.Treatment) float64 {
-	w := g.worth(ts)
-	a, b := 1.0, w.speed/g.most.speed
-	if g.most.computing > 0 {
-		a = w.computing / g.most.computing
-	}
-	return min(a, b) + max(a, b)/10
 }
