@@ -12,7 +12,7 @@ import (
 
 // TestCoflows: 500 coflows take as long as in the simulator that was published with Sincronia, and as in two programs
 // written apart. NCF online is not among them: one program has the sum 868,719, and we have 1,349,517 with the width of
-// the whole coflow, 765,294 with that of what is left.
+// the whole coflow, 765,294 with that of what is left; docs/results/network.md says which other readings were tried.
 func TestCoflows(t *testing.T) {
 	ports, list, err := ReadCoflows(shared.Path(t, "traces/coflow/coflow500.txt"))
 	if err != nil {

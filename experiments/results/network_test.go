@@ -22,6 +22,34 @@ func TestCoflowPage(t *testing.T) {
 	for _, r := range tab.Failed() {
 		t.Errorf("%s, %s: published %g, ours %g", r.Case, r.Figure, r.Published, r.Ours)
 	}
+	tab.onPage(t)
+}
+
+// TestSnapshots: shifts gain where the jobs of a link fit beside each other, and the page in the repository says so.
+func TestSnapshots(t *testing.T) {
+	var tab Table
+	if err := tab.cassini(); err != nil {
+		t.Fatal(err)
+	}
+	tab.onPage(t)
+	fits := 0
+	for _, c := range tab.Sections[0].Cells {
+		if c[3] != "1.00" {
+			continue
+		}
+		fits++
+		if gain, err := strconv.ParseFloat(c[6], 64); err != nil || gain < 1.05 {
+			t.Errorf("%v: the gain is %v", c, gain)
+		}
+	}
+	if fits < 5 {
+		t.Errorf("%d snapshots of jobs that fit", fits)
+	}
+}
+
+// onPage checks that the page in the repository has the table's cells.
+func (tab *Table) onPage(t *testing.T) {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/results/network.md")
 	if err != nil {
 		t.Fatal(err)
