@@ -66,8 +66,8 @@ func (w *wire) end(t *testing.T) {
 	}
 }
 
-// TestRapidReset: streams that are opened and reset at once (CVE-2023-44487) hardly reach the replica, and do not keep it
-// from others.
+// TestRapidReset: streams that are opened and reset at once (CVE-2023-44487) hardly reach the replica, and
+// do not keep it from others.
 func TestRapidReset(t *testing.T) {
 	noGoroutineLeft(t)
 	var asked atomic.Int64
@@ -108,7 +108,7 @@ func TestRapidReset(t *testing.T) {
 	w.Close()
 }
 
-// TestContinuations: a head that never ends (CVE-2024-24549 and others) ends the connection, and its bytes are not kept.
+// TestContinuations: a head that never ends (CVE-2023-45288) ends the connection, and its bytes are not kept.
 func TestContinuations(t *testing.T) {
 	b, _ := plain(t, "x", 0)
 	_, url := serveReal(t, one(b.URL), Limits{})
