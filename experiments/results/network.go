@@ -2,6 +2,7 @@ package results
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ func Network(ctx context.Context, traces string) (Table, error) {
 		return t, err
 	}
 	t.crux(ctx, cruxCases)
-	if err := t.cassini(); err != nil {
+	if err := errors.Join(t.fabrics(ctx, 1), t.cassini()); err != nil {
 		return t, err
 	}
 	return t, t.traffic(ctx, cruxCases, 300)

@@ -91,7 +91,7 @@ func (m *mix) done(p, alone traffic.Policy) (computing, speed float64) {
 // traffic compares all traffic policies by what they get done in mixes of jobs.
 func (t *Table) traffic(ctx context.Context, cases, drawn int) error {
 	s := Section{Title: "Every policy on the same mixes", About: "What `--traffic` gets done, in the model: the part of the time that GPUs compute (which Crux maximises), and their speed, of that alone on the network (no job counts as faster than that, as in replays); GPUs count alike, mixes too. " +
-		"Then in how many of the mixes the policy is better than `muster` by more than 1 %, by either measure: there it gives up one for the other. " +
+		"Then in how many of the mixes the policy is better than `muster` by more than 1 %, by either measure. `muster` maximises speed, and no other is faster in any mix; for it, it gives up computing where `crux` computes more: [why](../reference/network.md#policies). " +
 		"One link, paths, classes: the cases above. Clos: up to nine jobs of two to five nodes, drawn, with and without overlap, on two to four leaves. Measured link: the six mixes for which jobs were measured on a real link.",
 		Head: []string{"mixes", "policy", "computing", "speed", "computes more", "is faster"}}
 	for _, k := range []struct {
