@@ -133,8 +133,8 @@ func TestTreatedWorld(t *testing.T) {
 	}
 }
 
-// Over replays that differ by which nodes fail, muster loses least to contention, of those that lose little and, in make
-// soak, of all. In one of them any policy may be ahead, even by half: which jobs meet afterwards is chance.
+// Over replays that differ by which nodes fail, muster loses least to contention, of those that lose little and, in
+// make soak, of all. In one of them any policy may be ahead, even by half: which jobs meet afterwards is chance.
 func TestTreatedReplays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
