@@ -455,6 +455,16 @@ func TestServiceLends(t *testing.T) {
 	}
 }
 
+// onlyLate reports whether all others are answers that a busy machine gives: that there was no time for a request.
+func onlyLate(others map[string]int) bool {
+	for text := range others {
+		if !strings.HasPrefix(text, "429 ") || !strings.Contains(text, "in time") {
+			return false
+		}
+	}
+	return true
+}
+
 // TestServiceNeighbours: two models on parts of one GPU, which here is one core, slow each other down. That is
 // measured, and the next replica goes to the other GPU.
 func TestServiceNeighbours(t *testing.T) { // not beside other tests: their models would be neighbours, too
@@ -496,7 +506,7 @@ func TestServiceNeighbours(t *testing.T) { // not beside other tests: their mode
 		t.Errorf("another one was put beside it, on %s", at("first", 0))
 	}
 	for _, f := range []func() (int, map[string]int){end, endToo} {
-		if answered, others := f(); answered == 0 || len(others) > 0 {
+		if answered, others := f(); answered == 0 || !onlyLate(others) {
 			t.Errorf("%d requests were answered, others: %v", answered, others)
 		}
 	}
@@ -531,7 +541,7 @@ func TestServiceBesideTraining(t *testing.T) { // not beside other tests: they w
 	s.eventually("the scheduler knows it", func() bool {
 		return strings.Contains(s.must("perf", "measured"), "first/burner")
 	})
-	if answered, others := end(); answered == 0 || len(others) > 0 {
+	if answered, others := end(); answered == 0 || !onlyLate(others) {
 		t.Errorf("%d requests were answered, others: %v", answered, others)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/muster-gpu/muster/local/shim"
@@ -38,6 +39,9 @@ func TestSmallShim(t *testing.T) {
 // installed is a copy of a program in a place of its own.
 func installed(t *testing.T, from, to string) string {
 	t.Helper()
+	// A process that another test starts meanwhile would have the file open for a moment: then it could not be started.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), copyProgram(from, to)); err != nil {
 		t.Fatal(err)
 	}
