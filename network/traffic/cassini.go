@@ -47,6 +47,7 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 			continue
 		}
 		steps, _ := c.Best()
+		c.Centre(steps)
 		s := LinkShifts{Jobs: l.jobs}
 		for n, d := range steps {
 			s.Shifts = append(s.Shifts, c.Shift(n, d))
@@ -303,6 +304,40 @@ func (c *Circle) Best() (steps []int, score float64) {
 		}
 	}
 	return best, c.Score(best)
+}
+
+// centrings is how often each job is turned, at most: among three jobs the middle depends on where the others are.
+const centrings = 4
+
+// Centre turns jobs to the middle of the rotations that are as good as the present ones, but for the first job: at their
+// edge, a job that is a little late would transmit beside another.
+func (c *Circle) Centre(steps []int) {
+	least := c.over(steps)
+	for range centrings {
+		moved := false
+		for i := 1; i < len(steps); i++ {
+			at, turns := steps[i], c.turns[i]
+			good := func(s int) bool {
+				steps[i] = (s + turns) % turns
+				return c.over(steps) == least
+			}
+			before, after := 0, 0
+			for after < turns-1 && good(at+after+1) {
+				after++
+			}
+			for before+after < turns-1 && good(at-before-1) {
+				before++
+			}
+			steps[i] = at
+			if before+after < turns-1 {
+				steps[i] = (at + (after-before)/2 + turns) % turns
+				moved = moved || steps[i] != at
+			}
+		}
+		if !moved {
+			return
+		}
+	}
 }
 
 func (c *Circle) descend(steps []int) ([]int, float64) {

@@ -444,3 +444,31 @@ func TestEvenOut(t *testing.T) {
 		}
 	}
 }
+
+// TestCentre: where several rotations are as good, jobs stand in the middle between the others.
+func TestCentre(t *testing.T) {
+	ring := func(transmits time.Duration) Ring {
+		return Ring{Iteration: 400 * time.Millisecond, To: transmits, Rate: 1000}
+	}
+	for _, c := range []struct {
+		rings []Ring
+		want  []time.Duration // shifts
+	}{
+		{[]Ring{ring(100 * time.Millisecond), ring(100 * time.Millisecond)}, []time.Duration{0, 200}},
+		{[]Ring{ring(200 * time.Millisecond), ring(100 * time.Millisecond)}, []time.Duration{0, 250}},
+		{[]Ring{ring(50 * time.Millisecond), ring(50 * time.Millisecond), ring(50 * time.Millisecond)},
+			[]time.Duration{0, 133, 266}},
+	} {
+		circle := NewCircle(1000, c.rings, 80)
+		steps, score := circle.Best()
+		circle.Centre(steps)
+		if got := circle.Score(steps); got != score {
+			t.Errorf("a score of %g became %g", score, got)
+		}
+		for i, want := range c.want {
+			if got := circle.Shift(i, steps[i]); (got - want*time.Millisecond).Abs() > 20*time.Millisecond {
+				t.Errorf("job %d of %d is shifted by %v, want %v", i+1, len(steps), got, want*time.Millisecond)
+			}
+		}
+	}
+}
