@@ -64,7 +64,7 @@ func (t *Table) cassini() error {
 		"Slowdown is an iteration against one alone, in the mean over the jobs: without shifts, all starting at once (equal shares of the link); under `cassini`; and under `crux`, by classes without shifts. " +
 		"Rounded: by how much the policy lengthens iterations so that their least common multiple is small, in the mean; that much of the slowdown is paid for rounding. " +
 		"The publication's shape: jobs whose best score is 1 gain up to all that they lose aligned; where it is lower, the gain is, too, and here holding jobs to slots then costs more than it gains. " +
-		"What is left in rows with a score of 1.00 is not from rounded periods but from rounded shifts: they are the first of the best in steps of a 72nd of the circle or less, so that a transmission may end up to a step after the other one has begun; the delay adds up until a job waits for its next slot.",
+		"Of several best shifts those in the middle are taken, so that a job that is a little late disturbs none. What is left in the row of three jobs, which fill the link, is from shifts rounded to steps of a 72nd of the circle or less: a transmission may end up to a step after the next one has begun, and the delay adds up until a job waits for its next slot.",
 		Head: []string{"iterations", "computes + transmits, ms", "score aligned", "score shifted", "slowdown aligned",
 			"`cassini`", "gain", "rounded", "`crux`"}}
 	for _, c := range snapshots {

@@ -309,7 +309,7 @@ func (c *Circle) Best() (steps []int, score float64) {
 // centrings is how often each job is turned, at most: among three jobs the middle depends on where the others are.
 const centrings = 4
 
-// Centre turns jobs to the middle of the rotations that are as good as the present ones, but for the first job: at their
+// Centre turns jobs, but for the first, to the middle of the rotations that are as good as the present ones: at their
 // edge, a job that is a little late would transmit beside another.
 func (c *Circle) Centre(steps []int) {
 	least := c.over(steps)
