@@ -134,6 +134,22 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// TestWindowRecovers: after a batch that took so long that every request looks late, one at a time is tried, until they
+// are in time again.
+func TestWindowRecovers(t *testing.T) {
+	r := rule(t, "", Setting{Max: 8, Goal: 500 * ms, Takes: linear(20*ms, 0)})
+	r.Done(1, 5000*ms)
+	if got := r.Next(waiting(0, 0, 0, 0), at(0)); got != (Choice{Drop: 3, Send: 1, Again: cluster.Never}) {
+		t.Errorf("when all look late: %+v", got)
+	}
+	for range 5 {
+		r.Done(1, 20*ms)
+	}
+	if got := r.Next(waiting(0, 0, 0, 0), at(0)); got != (Choice{Send: 4, Again: cluster.Never}) {
+		t.Errorf("when batches are fast again: %+v", got)
+	}
+}
+
 // TestNever sends more than may be sent: random queues under each rule.
 func TestChoices(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

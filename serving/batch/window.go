@@ -35,6 +35,10 @@ func (w *window) Next(q *Queue, now cluster.Time) Choice {
 			return Choice{Drop: drop, Send: size, Again: cluster.Never}
 		}
 	}
+	if w.takes(1) > w.Goal && w.Takes(1) <= w.Goal {
+		// A slow batch or two made every request look late. Only another batch can show that they are over.
+		return Choice{Drop: n - 1, Send: 1, Again: cluster.Never}
+	}
 	return Choice{Drop: n, Again: cluster.Never}
 }
 
