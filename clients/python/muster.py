@@ -209,11 +209,10 @@ class _Iterations:
     """Measures iterations, and has them begin in slots: at times that are shift after a multiple of period.
 
     A beginning may be off by TOLERANCE of the period (CASSINI, NSDI'24); one that is later than that waits for
-    the next slot, unless the job will have caught up within a few iterations, as they are shorter than the period.
+    the next slot: until it had caught up it would communicate beside another job, and neither would be in time.
     """
 
     TOLERANCE = 0.05
-    CATCH_UP = 8  # iterations
     TRIES = 8  # that begin in slots before it counts that they take longer than the period
     AGAIN = 60.0  # seconds until that is tried again
 
@@ -286,9 +285,6 @@ class _Iterations:
         to_next = self.period - late
         self.in_slot = True
         if min(late, to_next) <= self.TOLERANCE * self.period:
-            return 0.0
-        if own and late <= self.CATCH_UP * (self.period - own):
-            self.in_slot = False
             return 0.0
         self.sleep(to_next)
         return to_next

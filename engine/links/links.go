@@ -104,14 +104,16 @@ func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs 
 		b.fabric = network.New(nodes(), b.spec)
 	}
 	for _, j := range running {
-		t := b.Traffic(j)
+		t, from := b.believed(j)
 		d := b.fabric.Demand(j.Spec.ID, t, b.ranks(j))
 		if len(d.Parts) == 0 {
 			continue
 		}
 		states = append(states, j)
-		jobs = append(jobs, traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
-			time.Duration(j.Started), j.Treatment.Value()))
+		one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
+			time.Duration(j.Started), j.Treatment.Value())
+		one.Varies = from == cluster.TrafficMeasured
+		jobs = append(jobs, one)
 	}
 	return jobs, states
 }

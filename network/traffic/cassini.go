@@ -27,12 +27,19 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	return ts
 }
 
+// room is the part of an iteration by which the period of one that varies is longer: a job most of whose iterations
+// take longer than its period cannot be held to slots.
+const room = 50
+
 // interleave shifts the jobs of a component.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
 	rings := make([]Ring, len(group))
 	shortest := time.Duration(math.MaxInt64)
 	for k, i := range group {
 		rings[k] = ringOf(f, &jobs[i], on[i])
+		if jobs[i].Varies {
+			rings[k].Iteration += rings[k].Iteration / room
+		}
 		shortest = min(shortest, rings[k].Iteration)
 	}
 	evenOut(rings, grid(shortest))

@@ -18,6 +18,7 @@ type Job struct {
 	Compute time.Duration // of an iteration
 	Release time.Duration // from the beginning of an iteration until it may transmit
 	Began   time.Duration // when its iterations began
+	Varies  bool          // it is a real one, whose iterations were measured and do not all take as long
 	Demand  network.Demand
 	Now     cluster.Treatment // as it is treated now
 }
