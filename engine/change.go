@@ -88,7 +88,9 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	}
 	e.w.CPU += next.CPU - was.CPU
 	e.w.RAM += next.RAM - was.RAM
-	e.displaceLarger(id)
+	if e.leavers.TooSmall(id) {
+		e.displace(id)
+	}
 	e.shapes.Reclassify()
 	e.find.Recount()
 	e.empty = nil
@@ -109,12 +111,17 @@ func (e *Engine) forgetPlans(id int32) {
 	}
 }
 
-// restoreChanged makes the nodes what events made of them.
+// restoreChanged makes the nodes what events made of them. It comes before anything asks what can ever run.
 func (e *Engine) restoreChanged(s *Snapshot) {
-	changed := nameSet(s.Changed)
+	changed, resized := nameSet(s.Changed), nameSet(s.Resized)
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; changed[n.Name] {
 			e.nodeChanged(e.nodeID[n.Name], n)
+		}
+	}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; resized[n.Name] && !e.resize(e.nodeID[n.Name], n.CPU, n.RAM) {
+			e.st.SetSize(e.nodeID[n.Name], n.CPU, n.RAM) // as configured now; it stays so under another configuration
 		}
 	}
 }

@@ -104,11 +104,6 @@ func (e *Engine) wallAt(t cluster.Time) int64 {
 	return e.cfg.Spec.Epoch + int64(t)/int64(time.Second) + int64(e.cfg.Spec.Zone)
 }
 
-// atWall is when the local time becomes the given second.
-func (e *Engine) atWall(seconds int64) cluster.Time {
-	return cluster.Time((seconds - e.wallAt(0)) * int64(time.Second))
-}
-
 // tick applies windows that begin or end now.
 func (l *limits) tick(e *Engine) {
 	for q := range l.budgets {
@@ -134,7 +129,7 @@ func (l *limits) tick(e *Engine) {
 	next := e.w.Tree.Apply(e.wall())
 	l.next = cluster.Never
 	if next != math.MaxInt64 {
-		l.next = e.atWall(next) // not from now, of which the wall shows whole seconds only
+		l.next = cluster.Time((next - e.wallAt(0)) * int64(time.Second)) // of now the wall shows whole seconds only
 	}
 	e.epoch++
 	e.fresh = true

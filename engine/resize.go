@@ -13,19 +13,13 @@ func (e *Engine) nodeResized(id int32, cpu cluster.Milli, ram cluster.MiB) {
 	e.shapes.Judge()
 	e.empty = nil
 	e.plans.changed = e.plans.planner != nil
-	e.displaceLarger(id)
+	if e.leavers.TooSmall(id) { // what jobs waited for was counted by the size that it had
+		e.displace(id)
+	}
 	e.fresh = true
 	if more {
 		e.epoch++
 		e.reconsider()
-	}
-}
-
-// displaceLarger takes the jobs back that were to start on a node which has become too small: for them, or for them and
-// those that have to leave before. What they waited for was counted by the size that it had.
-func (e *Engine) displaceLarger(id int32) {
-	if h := e.leavers.Short(id); e.st.Nodes()[id].Overcommitted() || h.CPU > 0 || h.RAM > 0 {
-		e.displace(id)
 	}
 }
 

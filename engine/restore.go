@@ -29,7 +29,6 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.hash, e.elastic = s.Hash, s.Elastic
 	e.restoreChanged(s)
-	e.restoreSizes(s)
 	e.speeds.Restore(s.Pairs, s.Paces)
 	for _, u := range s.Users {
 		e.users.id(u)
@@ -139,16 +138,6 @@ func (e *Engine) restoreNodes(s *Snapshot) {
 		e.st.SetState(id, state)
 	}
 	e.capacityChanged()
-}
-
-// restoreSizes sets the nodes' CPU and RAM. It comes before anything asks what can ever run.
-func (e *Engine) restoreSizes(s *Snapshot) {
-	resized := nameSet(s.Resized)
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; resized[n.Name] && !e.resize(e.nodeID[n.Name], n.CPU, n.RAM) {
-			e.st.SetSize(e.nodeID[n.Name], n.CPU, n.RAM) // as configured now; it stays so under another configuration
-		}
-	}
 }
 
 // nameSet is for looking names up.

@@ -287,7 +287,7 @@ func (d *Driver) takeUp(g *gang, f *foundGang) {
 	if open := d.fill(g); f.empty > 0 && open == 0 {
 		g.phase, f.rec.State = starting, engine.Starting
 	} else {
-		d.foundReturned(g)
+		d.returned(g, g.boundAt(d.opt.Now())) // before a scheduler could tell
 	}
 	if f.away {
 		d.leaveAll(g, "its gang lost a node, and others have its place")

@@ -68,15 +68,14 @@ func (d *Driver) returned(g *gang, at time.Time) {
 	g.askedBack, g.hasBack = time.Time{}, true
 }
 
-// foundReturned counts what a gang that is found bound had back before a scheduler could tell.
-func (d *Driver) foundReturned(g *gang) {
-	at := d.opt.Now()
+// boundAt is when a gang that was found bound had its place, as one of its pods says; else now.
+func (g *gang) boundAt(now time.Time) time.Time {
 	for _, p := range g.pods {
 		for _, c := range p.obj.Status.Conditions {
 			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-				at = c.LastTransitionTime.Time
+				now = c.LastTransitionTime.Time
 			}
 		}
 	}
-	d.returned(g, at)
+	return now
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/show"
 )
@@ -23,18 +24,18 @@ func (d *Driver) treatsTraffic() bool {
 }
 
 // treatment is how the traffic of a gang is treated.
-func (d *Driver) treatment(g *gang) (t cluster.Treatment) {
-	if r := d.eng.Record(g.id); r != nil {
+func (g *gang) treatment(e *engine.Engine) (t cluster.Treatment) {
+	if r := e.Record(g.id); r != nil {
 		t = r.Treatment.Value()
 	}
 	return t
 }
 
 // trafficNotes are what can change while pods run: the class and the slots.
-func (d *Driver) trafficNotes(t *cluster.Treatment) map[string]string {
+func trafficNotes(q *config.QoS, t *cluster.Treatment) map[string]string {
 	notes := map[string]string{AnnotationClass: strconv.Itoa(t.Class), AnnotationDSCP: "cs0",
 		AnnotationSlots: strings.TrimSpace(string(config.Slots(t)))}
-	if m, marked := d.opt.QoS.Mark(t.Class); marked {
+	if m, marked := q.Mark(t.Class); marked {
 		notes[AnnotationDSCP] = config.DSCPText(m.DSCP)
 	}
 	return notes
@@ -46,8 +47,8 @@ func (d *Driver) tellTraffic(g *gang, notes map[string]string) {
 	if !d.treatsTraffic() {
 		return
 	}
-	t := d.treatment(g)
-	maps.Copy(notes, d.trafficNotes(&t))
+	t := g.treatment(d.eng)
+	maps.Copy(notes, trafficNotes(&d.opt.QoS, &t))
 	set := map[string]string{}
 	for _, kv := range d.opt.QoS.Variables(&t, nil) {
 		name, value, _ := strings.Cut(kv, "=")
@@ -64,7 +65,7 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 	if !d.treatsTraffic() || t == nil {
 		return
 	}
-	notes := d.trafficNotes(t)
+	notes := trafficNotes(&d.opt.QoS, t)
 	for _, p := range g.sorted() {
 		if p.node == "" {
 			continue // its binding says it
@@ -87,7 +88,7 @@ const marksOfPods = "written to its pods (" + AnnotationDSCP + "); what they sen
 // networkOf is what people see of how a running gang's traffic is treated; nil: as any other's.
 func (d *Driver) networkOf(g *gang) (n *show.Network) {
 	if d.treatsTraffic() {
-		began, now := d.startedWith(g), d.treatment(g)
+		began, now := g.startedWith(&d.opt.QoS), g.treatment(d.eng)
 		n = d.opt.QoS.Treated(&began, &now, marksOfPods, g.Last)
 	}
 	return driver.OnNetwork(d.eng, g.id, n, func(id cluster.JobID) int {
@@ -99,7 +100,7 @@ func (d *Driver) networkOf(g *gang) (n *show.Network) {
 }
 
 // startedWith is of a gang's treatment what its pods were told for good: what libraries read when they start.
-func (d *Driver) startedWith(g *gang) (t cluster.Treatment) {
+func (g *gang) startedWith(q *config.QoS) (t cluster.Treatment) {
 	for _, p := range g.sorted() {
 		tc, known := p.obj.Annotations[AnnotationTC]
 		if !known {
@@ -107,7 +108,7 @@ func (d *Driver) startedWith(g *gang) (t cluster.Treatment) {
 		}
 		t.Spread, _ = strconv.Atoi(p.obj.Annotations[AnnotationQPs])
 		for class := 1; t.Class == 0 && class <= cluster.MaxClasses; class++ {
-			if m, marked := d.opt.QoS.Mark(class); marked && strconv.Itoa(int(m.TC)) == tc {
+			if m, marked := q.Mark(class); marked && strconv.Itoa(int(m.TC)) == tc {
 				t.Class = class
 			}
 		}

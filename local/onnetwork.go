@@ -4,7 +4,6 @@ package local
 
 import (
 	"os"
-	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
@@ -25,32 +24,10 @@ func (m *Machine) Links() []show.Link {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := driver.Links(m.eng)
-	m.addCounted(list)
+	if name, err := os.Hostname(); err == nil {
+		m.traffic.mu.Lock()
+		defer m.traffic.mu.Unlock()
+		m.traffic.port.Count(list, name)
+	}
 	return list
-}
-
-// addCounted adds to links what this machine's interface counted, if they are its own: those of the host of its name.
-func (m *Machine) addCounted(list []show.Link) {
-	m.traffic.mu.Lock()
-	defer m.traffic.mu.Unlock()
-	out, back, known := m.traffic.port.Rates()
-	name, err := os.Hostname()
-	if !known || err != nil {
-		return
-	}
-	short, _, _ := strings.Cut(name, ".")
-	for i := range list {
-		l := &list[i]
-		from, to, _ := strings.Cut(l.Name, ">")
-		rate := out
-		switch {
-		case from == name || from == short:
-		case to == name || to == short:
-			rate = back
-		default:
-			continue
-		}
-		part := rate / float64(l.Rate)
-		l.Counted = &part
-	}
 }

@@ -5,6 +5,7 @@ package local
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,10 +56,7 @@ func (m *Machine) carryTreatments() {
 	for idle := false; ; {
 		want := m.marksWanted()
 		if len(want) > 0 || !idle {
-			states := marker.Set(want)
-			m.traffic.mu.Lock()
-			m.noteMarks(states)
-			m.traffic.mu.Unlock()
+			m.traffic.note(marker.Set(want), m.opt.Log)
 			m.judgeClaims(m.opt.Now())
 		}
 		m.traffic.mu.Lock()
@@ -74,18 +72,20 @@ func (m *Machine) carryTreatments() {
 	}
 }
 
-// noteMarks keeps what became of marks, and logs what is new in that.
-func (m *Machine) noteMarks(states map[string]dscp.State) {
+// note keeps what became of marks, and logs what is new in that.
+func (x *treated) note(states map[string]dscp.State, log *slog.Logger) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	for name, s := range states {
 		if errors.Is(s.Err, fs.ErrNotExist) { // it is about to begin, or has ended
 			delete(states, name)
 			continue
 		}
-		if old := m.traffic.marks[name].Err; s.Err != nil && (old == nil || old.Error() != s.Err.Error()) {
-			m.opt.Log.Warn("the traffic of a task is not marked", "task", name, "error", s.Err)
+		if old := x.marks[name].Err; s.Err != nil && (old == nil || old.Error() != s.Err.Error()) {
+			log.Warn("the traffic of a task is not marked", "task", name, "error", s.Err)
 		}
 	}
-	m.traffic.marks = states
+	x.marks = states
 }
 
 // judgeClaims compares what jobs say of their traffic with what was counted of those that are marked, and tells the
@@ -101,7 +101,7 @@ func (m *Machine) judgeClaims(now time.Time) {
 		}
 	}
 	for id, j := range m.jobs {
-		marks := m.marksOf(j)
+		marks := m.traffic.of(j.run)
 		if len(marks) == 0 {
 			continue
 		}
@@ -129,13 +129,10 @@ func (x *treated) believed(id cluster.JobID, t *cluster.Traffic) {
 	}
 }
 
-// marksOf is what became of the marks of a running job's tasks; nil: not all have begun.
-func (m *Machine) marksOf(j *job) (marks []dscp.State) {
-	if j.run == nil {
-		return nil
-	}
-	for rank := range j.run.size() {
-		s, known := m.traffic.marks[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))]
+// of is what became of the marks of a run's tasks; nil: there is no run, or not all of them have begun.
+func (x *treated) of(r *runner) (marks []dscp.State) {
+	for _, name := range r.groups() {
+		s, known := x.marks[name]
 		if !known {
 			return nil
 		}
@@ -154,12 +151,24 @@ func (m *Machine) marksWanted() map[string]uint8 {
 		if t == nil || j.run == nil {
 			continue
 		}
-		mark, ok := m.opt.Network.Mark(t.Class)
-		for rank := 0; ok && rank < j.run.size(); rank++ {
-			want[run.GroupName(m.keeper.Mark(j.ID, j.run.N, rank))] = mark.DSCP
+		if mark, ok := m.opt.Network.Mark(t.Class); ok {
+			for _, name := range j.run.groups() {
+				want[name] = mark.DSCP
+			}
 		}
 	}
 	return want
+}
+
+// groups are the control groups of the run's tasks, by rank; nil: there is no run.
+func (r *runner) groups() (names []string) {
+	if r == nil {
+		return nil
+	}
+	for rank := range r.size() {
+		names = append(names, run.GroupName(r.m.keeper.Mark(r.ID, r.N, rank)))
+	}
+	return names
 }
 
 // size is how many tasks the run has.
@@ -248,7 +257,7 @@ func (m *Machine) networkOf(j *job) *show.Network {
 	}
 	m.traffic.mu.Lock()
 	defer m.traffic.mu.Unlock()
-	marks := traffic.Marks(m.marksOf(j))
+	marks := traffic.Marks(m.traffic.of(j.run))
 	n := m.opt.Network.Treated(j.Info.Began, j.Info.Record.Treatment, marks, j.Info.Progress)
 	if c := m.traffic.claims[j.ID]; c != nil && n != nil {
 		n.Counted = c.Text()

@@ -89,6 +89,13 @@ func (l *Leavers) Wait(j *job.State) {
 	}
 }
 
+// TooSmall reports whether a node has become too small for the jobs that are to start on it, or for them and those that
+// have to leave before.
+func (l *Leavers) TooSmall(node int32) bool {
+	h := l.Short(node)
+	return l.Store.Nodes()[node].Overcommitted() || h.CPU > 0 || h.RAM > 0
+}
+
 // waitForMore has a booked job wait until jobs have left what others hold beyond the CPU and RAM of a node that has
 // become smaller. It does not count on that: it is no room for it.
 func (l *Leavers) waitForMore(j *job.State, node int32, takes, more job.Host) {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/muster-gpu/muster/show"
 )
 
 // Port is a network interface of this machine, whose counters say what its link carries. The zero value has none.
@@ -24,6 +26,9 @@ const portSpan = 10 * time.Second
 
 // Sample reads the counters.
 func (p *Port) Sample(now time.Time) {
+	if p.Interface == "" {
+		return
+	}
 	read := func(name string) (uint64, bool) {
 		text, err := os.ReadFile(filepath.Join("/sys/class/net", p.Interface, "statistics", name))
 		n, bad := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
@@ -38,6 +43,29 @@ func (p *Port) Sample(now time.Time) {
 	p.last = append(p.last, reading{now, out, back})
 	for len(p.last) > 2 && now.Sub(p.last[1].at) >= portSpan {
 		p.last = p.last[1:]
+	}
+}
+
+// Count adds to links what was counted, if they are those of this machine, whose name is that of a host.
+func (p *Port) Count(list []show.Link, name string) {
+	out, back, known := p.Rates()
+	if !known {
+		return
+	}
+	short, _, _ := strings.Cut(name, ".")
+	for i := range list {
+		l := &list[i]
+		from, to, _ := strings.Cut(l.Name, ">")
+		rate := out
+		switch {
+		case from == name || from == short:
+		case to == name || to == short:
+			rate = back
+		default:
+			continue
+		}
+		part := rate / float64(l.Rate)
+		l.Counted = &part
 	}
 }
 
