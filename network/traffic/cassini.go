@@ -18,6 +18,8 @@ type cassini struct{}
 
 func (cassini) Name() string { return "cassini" }
 
+func (cassini) shifts() {}
+
 func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)
@@ -34,15 +36,13 @@ const room = 50
 // interleave shifts the jobs of a component.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
 	rings := make([]Ring, len(group))
-	shortest := time.Duration(math.MaxInt64)
 	for k, i := range group {
 		rings[k] = ringOf(f, &jobs[i], on[i])
 		if jobs[i].Varies {
 			rings[k].Iteration += rings[k].Iteration / room
 		}
-		shortest = min(shortest, rings[k].Iteration)
 	}
-	evenOut(rings, grid(shortest))
+	evenOut(rings)
 	var shifts []LinkShifts
 	for _, l := range contended(f, on, group) {
 		mine := make([]Ring, len(l.jobs))
@@ -76,10 +76,11 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 
 // evenOut lengthens iterations by at most a twentieth, so that their least common multiple is small: jobs of about the
 // same length get the same one, others a multiple of a step.
-func evenOut(rings []Ring, step time.Duration) {
+func evenOut(rings []Ring) {
 	order := upTo(len(rings))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rings[b].Iteration, rings[a].Iteration) })
 	longest, shortest := rings[order[0]].Iteration, rings[order[len(order)-1]].Iteration
+	step := grid(shortest)
 	if longest <= shortest+shortest/20 {
 		step = time.Millisecond // there is one period
 	}

@@ -34,13 +34,13 @@ type Scores struct {
 	known   map[string]float64
 }
 
-// Shifts reports whether a policy shifts jobs in time, so that they transmit in turn.
+// shifter is a policy that shifts jobs in time, so that they transmit in turn.
+type shifter interface{ shifts() }
+
+// Shifts reports whether a policy shifts jobs in time.
 func Shifts(p Policy) bool {
-	switch p.(type) {
-	case cassini, *muster:
-		return true
-	}
-	return false
+	_, yes := p.(shifter)
+	return yes
 }
 
 // mostScores bounds what is remembered; then all is forgotten.
@@ -179,11 +179,7 @@ func (s *Scores) of(capacity int64, rings []Ring) float64 {
 
 // unified is a circle of jobs whose iterations are evened out; nil: shifts could not be held.
 func unified(capacity int64, rings []Ring) *Circle {
-	shortest := rings[0].Iteration
-	for i := range rings {
-		shortest = min(shortest, rings[i].Iteration)
-	}
-	evenOut(rings, grid(shortest))
+	evenOut(rings)
 	return NewCircle(capacity, rings, 0)
 }
 

@@ -33,6 +33,8 @@ func newMuster() *muster {
 
 func (m *muster) Name() string { return "muster" }
 
+func (m *muster) shifts() {}
+
 func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	paths := choosePaths(f, jobs)
 	on := loads(jobs, paths)
