@@ -28,6 +28,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/lead"
 	"github.com/muster-gpu/muster/kube/plans"
 )
@@ -109,9 +110,9 @@ func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
 	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"},
 		Drivers: []string{kubetest.Driver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
 		StatusEvery: 100 * time.Millisecond,
-		Labels: Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
+		Labels: Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
 			Replicas: "nvidia.com/gpu.replicas", Sharing: "nvidia.com/gpu.sharing-strategy",
-			Clique: "nvidia.com/gpu.clique"},
+			Clique: "nvidia.com/gpu.clique"}},
 		Rules: config.Rules{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{{How: engine.Kill, Grace: time.Second}, {How: engine.Kill, Grace: time.Second},
 				{How: engine.Kill, Grace: time.Second}}}}

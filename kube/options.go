@@ -59,8 +59,7 @@ type Labels = gpus.Labels
 
 // LabelsOf are the labels that a configuration names.
 func LabelsOf(c *config.KubeLabels) Labels {
-	return Labels{Product: c.Product, Memory: c.Memory, Replicas: c.Replicas, Sharing: c.Sharing, Clique: c.Clique,
-		Rack: c.Rack, Fabric: c.Fabric, Count: c.Count, Config: c.Config, State: c.State, Strategy: c.Strategy}
+	return Labels{Stated: gpus.Stated(*c)}
 }
 
 // Options configure a driver.

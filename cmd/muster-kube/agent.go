@@ -15,7 +15,8 @@ import (
 )
 
 type agentFlags struct {
-	kubeconfig, context, node, cgroups, logLevel string
+	target
+	node, cgroups, logLevel string
 }
 
 // newAgent marks what the pods of a node send.
@@ -29,9 +30,7 @@ func newAgent() *cobra.Command {
 		Example: "  muster kube agent --node $(hostname)",
 		RunE:    func(c *cobra.Command, _ []string) error { return f.run(c.Context(), c) },
 	}
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
-		"file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
-	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig")
+	f.add(c)
 	c.Flags().StringVar(&f.node, "node", os.Getenv("NODE_NAME"), "name of the node, as the cluster knows it (default $NODE_NAME)")
 	c.Flags().StringVar(&f.cgroups, "cgroups", "/sys/fs/cgroup", "where the node's control groups are")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -46,7 +45,7 @@ func (f *agentFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("%w: --log-level: %w", errUsage, err)
 	}
-	rc, err := reach(f.kubeconfig, f.context)
+	rc, err := f.reach()
 	if err != nil {
 		return err
 	}

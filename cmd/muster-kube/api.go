@@ -47,7 +47,7 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *l
 	if a.off() {
 		return nil
 	}
-	rc, err := reach(f.kubeconfig, f.context)
+	rc, err := f.reach()
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ type clients struct {
 
 // clients makes them. While fence is closed, the first three only read; nil: they always write.
 func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
-	rc, err := reach(f.kubeconfig, f.context)
+	rc, err := f.reach()
 	if err != nil {
 		return c, err
 	}

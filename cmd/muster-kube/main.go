@@ -59,16 +59,25 @@ func run(args []string) int {
 // errUsage marks mistakes of the caller.
 var errUsage = errors.New("usage")
 
+// target is which cluster is meant, and who asks.
+type target struct{ kubeconfig, context string }
+
+func (t *target) add(c *cobra.Command) {
+	c.Flags().StringVar(&t.kubeconfig, "kubeconfig", "",
+		"file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
+	c.Flags().StringVar(&t.context, "context", "", "context of the kubeconfig; the current one if not given")
+}
+
 type kubeFlags struct {
-	kubeconfig, context, config string
-	listen, journal, namespace  string
-	history                     string
-	logLevel                    string
-	elect, check                bool
-	api                         apiFlags
-	qps                         float32
-	workers                     int
-	lease                       time.Duration
+	target
+	config, listen, journal, namespace string
+	history                            string
+	logLevel                           string
+	elect, check                       bool
+	api                                apiFlags
+	qps                                float32
+	workers                            int
+	lease                              time.Duration
 }
 
 func newKube() *cobra.Command {
@@ -95,9 +104,7 @@ func newKube() *cobra.Command {
 		}
 		return fmt.Errorf("%w: %w (see muster kube --help)", errUsage, err)
 	})
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
-		"file that says which cluster and who asks; inside a cluster not needed (default $KUBECONFIG or ~/.kube/config)")
-	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig")
+	f.add(c)
 	c.Flags().StringVar(&f.config, "config", "",
 		"file with queues, rules, resource names and labels (docs/reference/kubernetes.md)")
 	c.Flags().BoolVar(&f.check, "check", false,
@@ -258,11 +265,11 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 }
 
 // reach says how a cluster is reached.
-func reach(kubeconfig, context string) (*rest.Config, error) {
+func (t *target) reach() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
+	rules.ExplicitPath = t.kubeconfig
 	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-		&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+		&clientcmd.ConfigOverrides{CurrentContext: t.context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("how to reach the cluster: %w (give --kubeconfig)", err)
 	}

@@ -27,7 +27,8 @@ import (
 )
 
 type proxyFlags struct {
-	kubeconfig, context, socket, dashboard string
+	target
+	socket, dashboard string
 }
 
 // newProxy is what muster --context starts: it stands for the cluster's API with
@@ -53,9 +54,7 @@ func newProxy() *cobra.Command {
 			return fmt.Errorf("%w: give --socket or --dashboard", errUsage)
 		},
 	}
-	c.Flags().StringVar(&f.kubeconfig, "kubeconfig", "",
-		"file that says which cluster and who asks (default $KUBECONFIG or ~/.kube/config)")
-	c.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig; the current one if not given")
+	f.add(c)
 	c.Flags().StringVar(&f.socket, "socket", "", "Unix socket to answer at, in a folder that only its user can enter")
 	c.Flags().StringVar(&f.dashboard, "dashboard", "",
 		"loopback address at which to serve the dashboard, such as 127.0.0.1:0")
@@ -77,7 +76,7 @@ func hostOf(server string) (string, error) {
 // forward is the way to the scheduler: /v1/jobs is asked of the API server as
 // /apis/view.muster.sh/v1/jobs.
 func (f *proxyFlags) forward() (http.Handler, error) {
-	rc, err := reach(f.kubeconfig, f.context)
+	rc, err := f.reach()
 	if err != nil {
 		return nil, err
 	}

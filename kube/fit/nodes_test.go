@@ -82,7 +82,8 @@ func TestNodes(t *testing.T) {
 
 // What is settled of a pod after it was read tells it apart from others like it, and keeps it off nodes.
 func TestSettled(t *testing.T) {
-	all := NewNodes(&gpus.Names{GPUs: []string{"nvidia.com/gpu"}, Labels: gpus.Labels{Replicas: "of"}})
+	all := NewNodes(&gpus.Names{GPUs: []string{"nvidia.com/gpu"},
+		Labels: gpus.Labels{Stated: gpus.Stated{Replicas: "of"}}})
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"of": "4"}}}
 	n.Status.Capacity = list("nvidia.com/gpu.shared")
 	p := Pod{Obj: &v1.Pod{}, Requests: list("nvidia.com/gpu.shared"),

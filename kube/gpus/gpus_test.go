@@ -11,8 +11,8 @@ import (
 )
 
 func names() *Names {
-	return &Names{GPUs: []string{"nvidia.com/gpu"}, Labels: Labels{Product: "product", Memory: "memory",
-		Replicas: "replicas", Sharing: "sharing"}}
+	return &Names{GPUs: []string{"nvidia.com/gpu"}, Labels: Labels{Stated: Stated{Product: "product", Memory: "memory",
+		Replicas: "replicas", Sharing: "sharing"}}}
 }
 
 func node(labels map[string]string, have ...string) *v1.Node {

@@ -14,15 +14,19 @@ import (
 	"github.com/muster-gpu/muster/kube/amount"
 )
 
-// Labels are the labels of nodes that say what is where; an empty one is not looked at.
+// Labels are the labels of nodes that say what is where.
 type Labels struct {
+	Stated
+	racks, fabrics []string // that topologies name
+}
+
+// Stated are the labels that are configured; an empty one is not looked at.
+type Stated struct {
 	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
 
 	Count string // how many GPUs it has, in slices or not
 	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
 	Config, State, Strategy string
-
-	racks, fabrics []string // that topologies name
 }
 
 // Where Topograph (up to v0.5, and from v1 on) and the examples of Kueue's topologies write where nodes are,

@@ -8,7 +8,7 @@ import (
 
 // Where a node is comes from the stated labels, else from those that Topograph and Kueue's examples use.
 func TestPlace(t *testing.T) {
-	l := &Labels{Clique: "nvidia.com/gpu.clique", Rack: "my/rack"}
+	l := &Labels{Stated: Stated{Clique: "nvidia.com/gpu.clique", Rack: "my/rack"}}
 	for _, c := range []struct {
 		labels map[string]string
 		want   [3]string
@@ -41,7 +41,7 @@ func TestPlace(t *testing.T) {
 
 // A topology's levels say where nodes are, after stated labels and before well-known ones.
 func TestTopologies(t *testing.T) {
-	l := &Labels{Clique: "my/clique"}
+	l := &Labels{Stated: Stated{Clique: "my/clique"}}
 	if !l.SetTopologies([][]string{{"far", "block", "rack", "my/clique", "kubernetes.io/hostname"}, {"other"}, {}}) ||
 		l.SetTopologies([][]string{{"block", "rack"}, {"other"}}) {
 		t.Error("what changes is not noticed, or what does not is")

@@ -30,9 +30,9 @@ func (mute) MapEvent(*v1.ConfigMap, string, string, string) {}
 
 // newRoom is a room with a rule for the pool that these tests have.
 func newRoom(t testing.TB) *Room {
-	labels := gpus.Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
+	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
 		Replicas: "nvidia.com/gpu.replicas", Count: "nvidia.com/gpu.count", Config: configLabel, State: stateLabel,
-		Strategy: "nvidia.com/mig.strategy"}
+		Strategy: "nvidia.com/mig.strategy"}}
 	r := New(Options{Scheduler: "muster", Labels: labels, Changed: func() {}, Partitioned: func(string) {},
 		GPUs: &gpus.Names{GPUs: []string{"nvidia.com/gpu"}, Labels: labels}, Writer: mute{},
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -367,7 +367,8 @@ func (b *bench) options(log *slog.Logger, labels gpus.Labels) Options {
 // run scales services until the function is called that it returns.
 func (b *bench) run(change ...func(*Options)) (stop func()) {
 	b.Helper()
-	opt := b.options(slog.New(slog.NewTextHandler(b.Output(), nil)), gpus.Labels{Product: "nvidia.com/gpu.product"})
+	opt := b.options(slog.New(slog.NewTextHandler(b.Output(), nil)),
+		gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product"}})
 	for _, f := range change {
 		f(&opt)
 	}

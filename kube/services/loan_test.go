@@ -240,7 +240,7 @@ func template(app, queue, tier string) map[string]any {
 // schedule runs the scheduler, and beside it what scales services.
 func (q *queue) schedule(ctx context.Context, beside *sync.WaitGroup) *Room {
 	log := slog.New(slog.NewTextHandler(q.Output(), nil))
-	labels := gpus.Labels{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}
+	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}}
 	room := New(q.options(log, labels))
 	kill := engine.StopRule{How: engine.Kill, Grace: time.Minute}
 	d := kube.New(kube.Options{Client: q.c, Dynamic: q.dyn, Tell: q.c, Scheduler: "muster",

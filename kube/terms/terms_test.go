@@ -47,8 +47,9 @@ func TestDeadlineText(t *testing.T) {
 
 // What is said of a gang is read from its pods and owners, the nearest first; the first that makes no sense is named.
 func TestRead(t *testing.T) {
-	rules := &Rules{Labels: &gpus.Labels{Rack: "rack"}, Classes: map[string]cluster.Tier{"vip": cluster.Critical},
-		Repair: true, MinSpeed: 500_000}
+	rules := &Rules{Labels: &gpus.Labels{Stated: gpus.Stated{Rack: "rack"}},
+		Classes: map[string]cluster.Tier{"vip": cluster.Critical},
+		Repair:  true, MinSpeed: 500_000}
 	for _, c := range []struct {
 		pod, job map[string]string
 		class    string
