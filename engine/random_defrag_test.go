@@ -3,7 +3,6 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -33,7 +33,7 @@ func TestRandomDefrag(t *testing.T) {
 	for _, pol := range policies {
 		seeds := []uint64{0, 1, 2, 3, 4, 5, 6, 7, 8}
 		switch {
-		case slices.Contains(own, pol) && os.Getenv("MUSTER_SOAK") == "":
+		case slices.Contains(own, pol) && shared.Soak(true, false):
 			seeds = []uint64{1, 3, 6, 8} // what is done with a plan does not depend on which policy made it
 		case pol == "scatter:packs":
 			// plans that want a guest beside a job, and alone; that want it where its limits do not let it be

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -28,14 +29,7 @@ func TestMain(m *testing.M) {
 // scenario with its memory of failed attempts disabled). MUSTER_SOAK is the
 // number of events per policy; MUSTER_SEED replays one scenario.
 func TestRandom(t *testing.T) {
-	want := 2_500
-	if s := os.Getenv("MUSTER_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = n
-	}
+	want := shared.Soaking(t, 2_500)
 	if testing.Short() {
 		want /= 10
 	}

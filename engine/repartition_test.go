@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -236,10 +234,7 @@ func (w *migWorld) free(id cluster.JobID) {
 // that is used is never in the way, and a job that runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
 	t.Parallel()
-	total := shared.Soak(25_000, 100_000)
-	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
-		total = max(total, n)
-	}
+	total := max(shared.Soak(25_000, 100_000), shared.Soaking(t, 0))
 	legal := map[string]map[string]bool{}
 	for _, nodes := range mig2 {
 		for _, n := range nodes {

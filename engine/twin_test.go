@@ -3,15 +3,14 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 )
 
@@ -124,15 +123,7 @@ func twinQueues(r *rand.Rand) []cluster.Queue {
 
 // twinEvents is how many events a twin goes through.
 func twinEvents(t *testing.T) int {
-	want := 600
-	if s := os.Getenv("MUSTER_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want = n / 10
-	}
-	return want
+	return shared.Soaking(t, 6000) / 10
 }
 
 // pair is the engine, its twin, and a world that answers both.

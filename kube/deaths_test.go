@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/retry"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -61,20 +62,6 @@ func (p *process) kill() {
 	p.wait()
 }
 
-// soak is how many seeds the tests of random events have; without MUSTER_SOAK
-// a few.
-func soak(b *bench, few int) int {
-	text := os.Getenv("MUSTER_SOAK")
-	if text == "" {
-		return few
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		b.Fatalf("MUSTER_SOAK=%q is no number", text)
-	}
-	return n
-}
-
 // A random load, on nodes that come and go, under schedulers that are killed at
 // random: half at an instant, half at a named place. MUSTER_SEED is the first
 // seed; MUSTER_SOAK says how many follow.
@@ -88,7 +75,7 @@ func testDeaths(b *bench) {
 		first = n
 	}
 	var sum tally
-	for seed := first; seed < first+uint64(soak(b, 1)) && !b.Failed(); seed++ {
+	for seed := first; seed < first+uint64(shared.Soaking(b, 1)) && !b.Failed(); seed++ {
 		b.sub(fmt.Sprintf("seed-%d", seed), func(b *bench) { b.deaths(rand.New(rand.NewPCG(seed, 4)), &sum) })
 	}
 	b.Logf("%+v", sum)
@@ -194,7 +181,7 @@ func (b *bench) partly(c *crew) (n int) {
 // Ten thousand pods, half of them in gangs of eight, for 1,600 GPUs on 200 nodes:
 // all run to their end. It takes minutes, so only with MUSTER_SOAK.
 func testMany(b *bench) {
-	if os.Getenv("MUSTER_SOAK") == "" {
+	if shared.Soak(true, false) {
 		b.Skip("10,000 pods take minutes: set MUSTER_SOAK")
 	}
 	const gangs, singles, nodes = 625, 5000, 200

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // TestDifferential asks the real kube-scheduler and Muster about the same pods on
@@ -51,15 +51,7 @@ func TestDifferential(t *testing.T) {
 // differentialRounds is on how many clusters a comparison is made.
 func differentialRounds(t *testing.T) int {
 	t.Helper()
-	rounds := 2
-	if s := os.Getenv("MUSTER_SOAK"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rounds = max(rounds, n/10_000)
-	}
-	return rounds
+	return max(2, shared.Soaking(t, 0)/10_000)
 }
 
 // oracle makes kube-scheduler's copy of a pod.

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -19,7 +20,7 @@ import (
 // schedules; then the successor is, and so on. At no time is more given away than there is, and no gang is unwound:
 // nothing here ever has a reason to leave. MUSTER_SOAK is how many seeds are played.
 func testPaused(b *bench) {
-	for seed := range uint64(soak(b, 2)) {
+	for seed := range uint64(shared.Soaking(b, 2)) {
 		b.sub(fmt.Sprintf("seed-%d", seed+1), func(b *bench) { b.paused(rand.New(rand.NewPCG(seed+1, 24))) })
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/scenario"
 )
 
@@ -34,7 +35,7 @@ const few = 1
 func testScenarios(b *bench) {
 	played := map[string]bool{}
 	for i, name := range onCluster {
-		if os.Getenv("MUSTER_SOAK") == "" && i%(len(onCluster)/few) != 1 {
+		if shared.Soak(true, false) && i%(len(onCluster)/few) != 1 {
 			continue
 		}
 		text, err := os.ReadFile("../scenario/testdata/" + name + ".scn")

@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // bound waits until a pod, which it makes, is bound, and returns how long that took.
@@ -84,13 +83,7 @@ func TestLoseLead(t *testing.T) {
 // TestTakeover kills leaders, one after the other, and says how long nothing was bound. MUSTER_SOAK is how many.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
-	kills := 2
-	if text := os.Getenv("MUSTER_SOAK"); text != "" {
-		var err error
-		if kills, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("MUSTER_SOAK=%q is no number", text)
-		}
-	}
+	kills := shared.Soaking(t, 2)
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 1000, nil))
 	kill := map[string]func(){}

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/store"
@@ -77,10 +78,7 @@ type promise struct {
 // cancelled, and the policy changes; nothing of docs/design/reliability.md is broken.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	points, seed := 30, uint64(time.Now().UnixNano())
-	if n, err := strconv.Atoi(os.Getenv("MUSTER_SOAK")); err == nil {
-		points = n
-	}
+	points, seed := shared.Soaking(t, 30), uint64(time.Now().UnixNano())
 	if s := os.Getenv("MUSTER_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {

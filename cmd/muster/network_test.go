@@ -162,24 +162,31 @@ func TestSlots(t *testing.T) {
 	d.must("cancel", "1")
 }
 
+// newLab makes a network of namespaces for jobs that reduce, which is to be closed. root is the repository's folder.
+func newLab(tb testing.TB) (lab *netlab.Lab, root string) {
+	tb.Helper()
+	if err := netlab.NoTorch(); err != nil {
+		tb.Skip("NOT TESTED:", err)
+	}
+	lab, err := netlab.New(200)
+	if err != nil {
+		tb.Skip("NOT TESTED:", err)
+	}
+	if root, err = filepath.Abs("../.."); err != nil {
+		lab.Close()
+		tb.Fatal(err)
+	}
+	return lab, root
+}
+
 // A job that says that it transmits a tenth of what it does is found out, and loses the class that it gained.
 func TestClaimIsCounted(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("it counts for a minute")
 	}
-	if err := netlab.NoTorch(); err != nil {
-		t.Skip("NOT TESTED:", err)
-	}
-	lab, err := netlab.New(200)
-	if err != nil {
-		t.Skip("NOT TESTED:", err)
-	}
+	lab, root := newLab(t)
 	defer lab.Close()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ncpus: 64\ntraffic: crux\n"+narrow)
 	gate := filepath.Join(d.dir, "gate")
 	liar, honest := netlab.Job{Hosts: []int{1, 3}, Compute: 50 * time.Millisecond, MiB: 2, Port: 5001},
@@ -251,9 +258,6 @@ type played struct {
 // of what contention took. Each sub-benchmark is a mix under a policy, with the same jobs alone and untreated before
 // it, and takes less than four minutes. It runs alone on the machine.
 func BenchmarkNetwork(b *testing.B) {
-	if err := netlab.NoTorch(); err != nil {
-		b.Skip(err)
-	}
 	job := func(compute time.Duration, mib float64, hosts ...int) netlab.Job {
 		return netlab.Job{Hosts: hosts, Compute: compute, MiB: mib}
 	}
@@ -314,15 +318,8 @@ func givenBack(alone time.Duration, before, now []time.Duration) string {
 // playMix runs jobs under a daemon with a policy for a time.
 func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration) (p played) {
 	b.Helper()
-	lab, err := netlab.New(200)
-	if err != nil {
-		b.Skip("NOT TESTED:", err)
-	}
+	lab, root := newLab(b)
 	defer lab.Close()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		b.Fatal(err)
-	}
 	d := prepareDaemon(b, "4xH100-80GB")
 	d.policy = ""
 	d.configure(fmt.Sprintf("policy: fifo\ncpus: 64\ntraffic: %s\n%s", policy,
