@@ -27,9 +27,9 @@ import (
 // beside what is published of it.
 func Serving(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "Services: every scaling policy on the same requests", Tolerance: 0.05,
-		About: "What becomes of requests on eight GPUs, four servers with two each, under each policy of `muster sim --services`. The better of two policies is the one with more requests in time, up to what the goal promises; of two that keep the goal, or miss it by as much, the one with fewer GPU-hours. By that rule `muster` is not the best where the others hold more all the time than has come so far, which helps against what could not be foreseen: `lyra`, whose servers have two GPUs, and `hpa` in the images, at 1.3 and 2.1 times the GPU-hours. In the conversations as they were recorded it has the 15 seconds of a second replica at the beginning more than `mark`. In time is the part of all requests that met the goal; what was dropped or refused did not. " +
+		About: "What becomes of requests on eight GPUs, four servers with two each, under each policy of `muster sim --services`. The better of two policies is the one with more requests in time, up to what the goal promises; of two that keep the goal, or miss it by as much, the one with fewer GPU-hours. By that rule `muster` is not the best where the others hold more all the time than has come so far, which helps against what could not be foreseen: `lyra`, whose servers have two GPUs, and `hpa` in the images, at 1.3 and 2.2 times the GPU-hours. In the conversations as they were recorded it has the 15 seconds of a second replica at the beginning more than `mark`. In time is the part of all requests that met the goal; what was dropped or refused did not. " +
 			"The last column counts requests in time for each GPU-hour, where the goal's percentile was kept. `static` has the number of replicas that turned out to be right: it knows what comes. " +
-			"All others begin with one replica and learn; `muster, foreseen` has the rates in its `forecast`."}
+			"All others learn; they begin with one replica, `muster` with two, of which one leaves after the first period if it is not needed; `muster, foreseen` has the rates in its `forecast`."}
 	for _, load := range []func(string) (servingLoad, error){conversations(1), conversations(4), conversations(8),
 		chatDay, images} {
 		l, err := load(traces)

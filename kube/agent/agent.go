@@ -53,7 +53,7 @@ type marked struct {
 	dscp uint8
 }
 
-// Run marks until the context ends. The marks stay: whoever follows keeps what is right.
+// Run marks until the context ends. The marks stay: the next agent keeps what is right.
 func Run(ctx context.Context, opt Options) error {
 	groups, err := findPods(opt.Cgroups)
 	if err != nil {
