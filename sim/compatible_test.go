@@ -65,7 +65,8 @@ func TestCompatible(t *testing.T) {
 			}
 			t.Logf("%-8s %-11s %6.2f GPU-hours lost, %6.1f min mean", treat, p, got[p].lost, got[p].jct)
 		}
-		if a, b := got["compatible"], got["topology"]; slices.Contains(treats, treat) && (a.lost >= b.lost || a.jct >= b.jct) {
+		a, b := got["compatible"], got["topology"]
+		if slices.Contains(treats, treat) && (a.lost >= b.lost || a.jct >= b.jct) {
 			t.Errorf("%s: %+v, by topology %+v", treat, *a, *b)
 		}
 	}

@@ -93,7 +93,7 @@ var arrows = map[string]string{
 	"local/audit":         "show store",
 	"local/clock":         "cluster",
 	"local/dscp":          "local/cgroup",
-	"local/traffic":       "cluster network local/dscp",
+	"local/traffic":       "cluster network local/dscp show",
 	"local/devices":       "cluster config engine local/gpu show store",
 	"local/record":        "ask cluster engine progress show store local/account local/evidence local/observe local/run local/segment",
 	"local/segment":       "ask cluster engine internal/oldkeys journal store",
