@@ -160,8 +160,8 @@ func (f *Fabric) domainOf(node int32) string {
 	return f.domain[node]
 }
 
-// Paths lists the paths of least hops from one switch to another, at most MostPaths, in the order of their links. It
-// is nil if there is none.
+// Paths lists the paths of least hops from one switch to another, in the order of their links; of more than MostPaths
+// as many that are spread over all switches between. It is nil if there is none.
 func (f *Fabric) Paths(from, to int32) []Path {
 	key := [2]int32{from, to}
 	list, known := f.between[key]
@@ -186,25 +186,55 @@ func (f *Fabric) find(from, to int32) (list []Path) {
 	if hops[from] == 0 {
 		return nil
 	}
+	onward := func(v int32) (links []LinkID) {
+		for _, l := range f.out[v] {
+			if _, next := f.direction(l); hops[next] == hops[v]-1 && hops[next] > 0 {
+				links = append(links, l)
+			}
+		}
+		return links
+	}
 	var way Path
 	var walk func(v int32)
 	walk = func(v int32) {
-		if len(list) == MostPaths {
-			return
-		}
 		if v == to {
 			list = append(list, slices.Clone(way))
 			return
 		}
-		for _, l := range f.out[v] {
-			if _, next := f.direction(l); hops[next] == hops[v]-1 && hops[next] > 0 {
-				way = append(way, l)
-				walk(next)
-				way = way[:len(way)-1]
+		for _, l := range onward(v) {
+			if len(list) > MostPaths {
+				return
 			}
+			way = append(way, l)
+			_, next := f.direction(l)
+			walk(next)
+			way = way[:len(way)-1]
 		}
 	}
-	walk(from)
+	if walk(from); len(list) > MostPaths {
+		return f.spread(from, to, onward)
+	}
+	return list
+}
+
+// spread finds MostPaths of more paths: at each switch one after the other takes the next link onward, beginning with
+// another one at each.
+func (f *Fabric) spread(from, to int32, onward func(int32) []LinkID) (list []Path) {
+	turn := map[int32]int{}
+	for tries := 0; len(list) < MostPaths && tries < 64*MostPaths; tries++ {
+		var way Path
+		for v := from; v != to; {
+			links := onward(v)
+			n := len(links)
+			l := links[(int(v)+turn[v]+turn[v]/n)%n] // each round begins one further, so that paths do not recur soon
+			turn[v]++
+			way = append(way, l)
+			_, v = f.direction(l)
+		}
+		if !slices.ContainsFunc(list, func(p Path) bool { return slices.Equal(p, way) }) {
+			list = append(list, way)
+		}
+	}
 	return list
 }
 

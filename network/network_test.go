@@ -167,6 +167,35 @@ func TestThreeLayers(t *testing.T) {
 	}
 }
 
+// Of more paths than are known, as many are known that differ, and that are spread over all switches between.
+func TestManyPaths(t *testing.T) {
+	s := &cluster.Spec{}
+	c := Clos{NodesPerLeaf: 1, Cards: 1, Spines: 8, LeavesPerPod: 1, Cores: 6, CardRate: gig, SpineRate: gig,
+		CoreRate: gig}
+	for i := range 2 {
+		s.Nodes = append(s.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1)})
+		c.Nodes = append(c.Nodes, s.Nodes[i].Name)
+	}
+	s.Network = &cluster.Network{Links: c.Links()}
+	f := fabricOf(s)
+	passed, differ := map[string]int{}, map[string]bool{}
+	for _, p := range f.Paths(f.leaf(0), f.leaf(1)) {
+		differ[fmt.Sprint(p)] = true
+		for _, l := range p[:len(p)-1] {
+			_, to := f.direction(l)
+			passed[f.names[to]]++
+		}
+	}
+	if len(differ) != MostPaths || len(passed) != 8+6+8 {
+		t.Errorf("%d paths over %d switches, want %d over 22", len(differ), len(passed), MostPaths)
+	}
+	for name, n := range passed {
+		if even := MostPaths / map[byte]int{'s': 8, 'c': 6}[name[0]]; 3*n < 2*even || 2*n > 3*even {
+			t.Errorf("%d paths pass %s: %v", n, name, passed)
+		}
+	}
+}
+
 // A tree by racks and fabrics: nodes of a rack meet at its switch, those of a fabric one level up, others at the core.
 func TestTree(t *testing.T) {
 	nodes := []cluster.Node{{Name: "a", Rack: "r1", Fabric: "f1"}, {Name: "b", Rack: "r1", Fabric: "f1"},
