@@ -35,6 +35,8 @@ type clusterFile struct {
 	Loans        []loanFile        `yaml:"loans"`
 	Power        []powerFile       `yaml:"power"`
 	Network      *networkFile      `yaml:"network"`
+
+	topology topology // that the network names
 }
 
 type modelFile struct {
@@ -140,9 +142,14 @@ func Read(name string, r io.Reader) (*cluster.Spec, error) {
 	if err := decode(name, data, &f); err != nil {
 		return nil, err
 	}
+	if f.Network != nil && f.Network.File != "" {
+		if f.topology, err = readTopology(name, f.Network.File); err != nil {
+			return nil, Locate(name, data, At(err, "network", "topology"))
+		}
+	}
 	spec, err := f.spec()
 	if err == nil {
-		err = f.addNetwork(name, spec)
+		err = f.addNetwork(spec)
 	}
 	return spec, Locate(name, data, err)
 }
@@ -423,6 +430,11 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 		names, err := Expand(n.Name)
 		if err != nil {
 			return fmt.Errorf("nodes: %w", err)
+		}
+		if n.Name == "*" {
+			if names = f.topology.nodes; len(names) == 0 {
+				return errors.New(`nodes: "*" is all nodes that the network's topology names, and there is none`)
+			}
 		}
 		if len(names) == 0 {
 			return errors.New("nodes: one has no name")

@@ -18,7 +18,7 @@ type networkFile struct {
 	Classes int                    `yaml:"classes"` // that switches keep apart by strict priority
 	Links   []linkFile             `yaml:"links"`
 	Rates   []Bitrate              `yaml:"rates"`    // of a tree by racks and fabrics, from the nodes up
-	Slurm   string                 `yaml:"topology"` // file that says on which switches nodes are
+	File    string                 `yaml:"topology"` // that says on which switches nodes are
 	Clos    *closFile              `yaml:"clos"`     // generated links
 	Models  map[string]trafficFile `yaml:"models"`   // traffic of jobs by model
 	Unknown []string               `yaml:"unknown"`
@@ -90,24 +90,25 @@ func decimal(text string, units map[string]float64) (float64, bool) {
 	return math.Round(v * mul), err == nil && known
 }
 
-// addNetwork reads the links between nodes; name is the file's.
-func (f *clusterFile) addNetwork(name string, s *cluster.Spec) (err error) {
+// addNetwork reads the links between nodes.
+func (f *clusterFile) addNetwork(s *cluster.Spec) (err error) {
 	if f.Network == nil {
 		return nil
+	}
+	if f.Network.File != "" {
+		if err := f.topology.place(s.Nodes); err != nil {
+			return At(err, "network", "topology")
+		}
+		if len(f.Network.Rates) == 0 && f.Network.Clos == nil {
+			return At(errors.New(
+				"what do the links carry? State rates, from the nodes up, such as [200Gbps, 400Gbps], or clos"),
+				"network", "topology")
+		}
 	}
 	var generated []cluster.Link
 	if f.Network.Clos != nil {
 		if generated, err = f.Network.Clos.links(s); err != nil {
 			return At(err, "network", "clos")
-		}
-	}
-	if f.Network.Slurm != "" {
-		if err := addTopology(s, name, f.Network.Slurm); err != nil {
-			return At(err, "network", "topology")
-		}
-		if len(f.Network.Rates) == 0 {
-			return At(errors.New("rates: what do the links carry, from the nodes up? Such as [200Gbps, 400Gbps]"),
-				"network", "topology")
 		}
 	}
 	placed := func(n cluster.Node) bool { return n.Rack != "" || n.Fabric != "" }
@@ -197,17 +198,29 @@ func (c *closFile) links(s *cluster.Spec) ([]cluster.Link, error) {
 		return nil, At(err, "nodes")
 	}
 	for i := range s.Nodes {
-		if name := s.Nodes[i].Name; c.Nodes == "" || slices.Contains(names, name) {
-			out.Nodes = append(out.Nodes, name)
+		if n := &s.Nodes[i]; c.Nodes == "" || slices.Contains(names, n.Name) {
+			p := network.Place{Pod: n.Fabric}
+			if n.Rack != "" {
+				p.Leaf = "rack " + n.Rack // so that no node has its name
+			}
+			out.Nodes, out.Places = append(out.Nodes, n.Name), append(out.Places, p)
 		}
 	}
-	leaves := (len(out.Nodes) + max(1, c.NodesPerLeaf) - 1) / max(1, c.NodesPerLeaf)
+	onLeaf, leaves, pods := c.NodesPerLeaf, 0, 0
+	if c.NodesPerLeaf == 0 {
+		onLeaf, leaves, pods = layers(out.Places)
+	} else {
+		out.Places, leaves = nil, (len(out.Nodes)+c.NodesPerLeaf-1)/max(1, c.NodesPerLeaf)
+	}
 	switch {
 	case c.Nodes != "" && len(out.Nodes) != len(names):
 		return nil, At(fmt.Errorf("%q names %d nodes, of which the cluster has %d", c.Nodes, len(names),
 			len(out.Nodes)), "nodes")
-	case c.NodesPerLeaf < 1:
-		return nil, At(errors.New("how many nodes are on a leaf switch? At least 1"), "nodes_per_leaf")
+	case c.NodesPerLeaf < 0, slices.ContainsFunc(out.Places, func(p network.Place) bool { return p.Leaf == "" }):
+		return nil, At(errors.New("how many nodes are on a leaf switch? At least 1; none if all nodes state their racks"),
+			"nodes_per_leaf")
+	case c.NodesPerLeaf == 0 && c.LeavesPerPod > 0:
+		return nil, At(errors.New("where leaves are the nodes' racks, pods are their fabrics"), "leaves_per_pod")
 	case c.Cards < 0 || c.Cards > cluster.MaxGPUsPerNode:
 		return nil, At(fmt.Errorf("%d; a node has between 1 and %d", c.Cards, cluster.MaxGPUsPerNode), "cards")
 	case c.Planes && !c.Rails:
@@ -218,9 +231,9 @@ func (c *closFile) links(s *cluster.Spec) ([]cluster.Link, error) {
 		return nil, errors.New("spines, cores and leaves_per_pod cannot be negative")
 	case c.Spines == 0 && leaves > 1:
 		return nil, At(fmt.Errorf("%d leaf switches need spines that join them", leaves), "spines")
-	case c.Cores > 0 && c.LeavesPerPod == 0:
+	case c.Cores > 0 && c.LeavesPerPod == 0 && pods < 2:
 		return nil, At(errors.New("cores join pods: how many leaf switches have a pod?"), "leaves_per_pod")
-	case c.Cores == 0 && c.LeavesPerPod > 0 && c.LeavesPerPod < leaves:
+	case c.Cores == 0 && (c.LeavesPerPod > 0 && c.LeavesPerPod < leaves || pods > 1):
 		return nil, At(errors.New("pods are joined by cores: how many are there?"), "cores")
 	case c.Cores > 0 && c.CoreRate == 0:
 		return nil, At(errors.New("missing: the rate of a link between spine and core, such as 400Gbps"), "core_rate")
@@ -231,7 +244,7 @@ func (c *closFile) links(s *cluster.Spec) ([]cluster.Link, error) {
 		return nil, At(fmt.Errorf("%g; between 0.001 and 1000 are possible", c.Oversubscription), "oversubscription")
 	}
 	if c.Oversubscription > 0 && c.Spines > 0 {
-		down := float64(c.NodesPerLeaf) * float64(out.Cards) * float64(c.CardRate)
+		down := float64(onLeaf) * float64(out.Cards) * float64(c.CardRate)
 		if c.Rails {
 			down /= float64(out.Cards)
 		}
@@ -241,6 +254,16 @@ func (c *closFile) links(s *cluster.Spec) ([]cluster.Link, error) {
 		return nil, fmt.Errorf("%d links; at most %d are possible", total, maxLinks)
 	}
 	return out.Links(), nil
+}
+
+// layers counts the leaves and pods of nodes, and the nodes of the largest leaf.
+func layers(places []network.Place) (most, leaves, pods int) {
+	on, pod := map[network.Place]int{}, map[string]bool{}
+	for _, p := range places {
+		on[p]++
+		most, pod[p.Pod] = max(most, on[p]), true
+	}
+	return most, len(on), len(pod)
 }
 
 // models reads the traffic of models, beside those that are known.

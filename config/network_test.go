@@ -75,6 +75,7 @@ func TestNetworkMistakes(t *testing.T) {
 		"  clos: {nodes: \"n[1-9]\", nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps}\n":   `nodes: "n[1-9]" names 9 nodes, of which the cluster has 4`,
 		"  clos: {nodes_per_leaf: 1, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps, leaves_per_pod: 2}\n":   "cores: pods are joined by cores",
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps, planes: true}\n":                                      "planes are of rails",
+		"  clos: {card_rate: 1Gbps}\n":                                                                       "nodes_per_leaf: how many nodes are on a leaf switch? At least 1; none if all nodes state their racks",
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  models: {m: {pattern: rign}}\n":                    `f:4: network: models: m: pattern: unknown pattern "rign": did you mean "ring"?`,
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  models: {m: {pattern: ring, overlap: 2}}\n":        "overlap: 2; between 0 and 1",
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  unknown: [vgg61]\n":                                `f:4: network: unknown: unknown model "vgg61": did you mean "vgg11"?`,
@@ -86,8 +87,8 @@ func TestNetworkMistakes(t *testing.T) {
 	}
 }
 
-// Slurm's files of a topology say on which switches nodes are.
-func TestSlurmTopology(t *testing.T) {
+// Slurm's files of a topology, and a table, say on which switches nodes are.
+func TestTopology(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"topology.conf": "# two leaves\nSwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4] LinkSpeed=100\n" +
@@ -98,6 +99,10 @@ func TestSlurmTopology(t *testing.T) {
 			"      - {switch: spine0, children: \"leaf[0-1]\"}\n",
 		"blocks.yaml": "- topology: b\n  block:\n    block_sizes: [2]\n    blocks:\n      - {block: leaf0, nodes: \"n[1-2]\"}\n" +
 			"      - {block: leaf1, nodes: \"n[3-4]\"}\n",
+		"table.csv":   "host,top,fabric,rack\nn1,t,spine0,leaf0\nn2,t,spine0,leaf0\nn3,t,spine0,leaf1\nn4,t,spine0,leaf1\n",
+		"again.csv":   "host,fabric,rack\nn1,f0,leaf0\nn2,f0,leaf1\nn1,f0,leaf1\n",
+		"empty.csv":   "host,fabric,rack\nn1,f0,leaf0\nn2,,leaf1\n",
+		"short.csv":   "host,fabric,rack\nn1,f0\n",
 		"none.conf":   "SwitchName=leaf0 Nodes=x[1-2]\n",
 		"twice.conf":  "SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n2\n",
 		"odd.conf":    "SwitchName=leaf0 Nodes=n1\nSwichName=leaf1 Nodes=n2\n",
@@ -112,7 +117,7 @@ func TestSlurmTopology(t *testing.T) {
 			strings.NewReader(fourNodes+"  topology: "+file+"\n  rates: [100Gbps, 200Gbps, 400Gbps]\n"))
 	}
 	for file, fabric := range map[string]string{"topology.conf": "spine0", "topology.yaml": "spine0", "blocks.conf": "",
-		"blocks.yaml": ""} {
+		"blocks.yaml": "", "table.csv": "spine0"} {
 		s, err := read(file)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
@@ -130,10 +135,52 @@ func TestSlurmTopology(t *testing.T) {
 	for file, want := range map[string]string{"none.conf": "names none of the cluster's nodes",
 		"twice.conf":   "twice.conf:2: node n2 is on leaf0 already",
 		"odd.conf":     `odd.conf:2: "SwichName=leaf1" is not a setting`,
+		"again.csv":    "again.csv:4: node n1 is on leaf0 already",
+		"empty.csv":    "empty.csv:3: fabric is empty",
+		"short.csv":    "short.csv: record on line 2: wrong number of fields",
 		"missing.conf": "no such file", "broken.yaml": "broken.yaml: "} {
 		if _, err := read(file); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "c.yaml:3") {
 			t.Errorf("%s: %v, want %s", file, err, want)
+		}
+	}
+}
+
+// TestRecordedNetwork: a table of hosts and switches is a whole cluster: its hosts are the nodes, racks of one name in
+// different fabrics are different leaf switches, and what a leaf's nodes send goes up over the spines of its fabric.
+func TestRecordedNetwork(t *testing.T) {
+	dir := t.TempDir()
+	err := os.WriteFile(filepath.Join(dir, "t.csv"),
+		[]byte("ip,core,pod,tor\na,G,P1,S1\nb,G,P1,S1\nc,G,P1,S2\nd,G,P2,S1\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nodes = "nodes: [{name: \"*\", model: A100-80GB, gpus: 8}]\n"
+	read := func(text string) (*cluster.Spec, error) {
+		return Read(filepath.Join(dir, "c.yaml"), strings.NewReader(nodes+text))
+	}
+	const clos = "network:\n  topology: t.csv\n  clos: {card_rate: 200Gbps, spines: 2, oversubscription: 2"
+	s, err := read(clos + ", cores: 2, core_rate: 50Gbps}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Nodes) != 4 || s.Nodes[3].Name != "d" || s.Nodes[3].Rack != "P2/S1" || s.Nodes[0].Fabric != "P1" {
+		t.Errorf("%+v", s.Nodes)
+	}
+	// 2 nodes on the largest leaf, half of what they send goes up over 2 spines
+	l := s.Network.Links
+	if len(l) != 4+3*2+2*2*2 || l[1] != (cluster.Link{A: "b", B: "rack P1/S1", Rate: 2e11}) ||
+		l[4] != (cluster.Link{A: "rack P1/S1", B: "spineP1.0", Rate: 1e11}) ||
+		l[17] != (cluster.Link{A: "spineP2.1", B: "core1", Rate: 5e10}) {
+		t.Errorf("%+v", l)
+	}
+	for text, want := range map[string]string{clos + "}\n": "cores: pods are joined by cores",
+		clos + ", leaves_per_pod: 2}\n":    "leaves_per_pod: where leaves are the nodes' racks, pods are their fabrics",
+		"network:\n  topology: t.csv\n":    "c.yaml:3: network: topology: what do the links carry?",
+		"network: {rates: [1Gbps]}\n":      `nodes: "*" is all nodes that the network's topology names, and there is none`,
+		"network:\n  topology: none.csv\n": "c.yaml:3: network: topology: open"} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q:\n  %v\n  want %s", text, err, want)
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -16,56 +18,61 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 )
 
-// location is where a node is: the switch it is on, and the one above that.
-type location struct{ rack, fabric string }
-
-// addTopology reads where nodes are in the network from Slurm's topology.conf or topology.yaml, for those that state no
-// rack and no fabric themselves. A relative path is from the folder of the cluster file.
-func addTopology(s *cluster.Spec, clusterFile, path string) error {
+// readTopology reads where nodes are in the network from Slurm's topology.conf or topology.yaml, or from a table. A
+// relative path is from the folder of the cluster file.
+func readTopology(clusterFile, path string) (topology, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(clusterFile), path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return topology{}, err
 	}
-	read := slurmTopology
-	if strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml") {
-		read = slurmTopologyYAML
+	t := topology{name: path, leaf: map[string]string{}, parent: map[string]string{}}
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml":
+		err = t.slurmYAML(data)
+	case ".csv":
+		err = t.table(data)
+	default:
+		err = t.slurm(data)
 	}
-	places, err := read(path, data)
-	if err != nil {
-		return err
+	if err == nil && len(t.nodes) == 0 {
+		err = fmt.Errorf("%s: no switch or block has nodes", path)
 	}
+	return t, err
+}
+
+// place says of nodes that state no rack and no fabric themselves where they are.
+func (t *topology) place(nodes []cluster.Node) error {
 	found := false
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		if p, known := places[n.Name]; known && n.Rack == "" && n.Fabric == "" {
-			n.Rack, n.Fabric = p.rack, p.fabric
+	for i := range nodes {
+		n := &nodes[i]
+		if leaf := t.leaf[n.Name]; leaf != "" && n.Rack == "" && n.Fabric == "" {
+			n.Rack, n.Fabric = leaf, t.parent[leaf]
 			found = true
 		}
 	}
 	if !found {
-		return fmt.Errorf("%s names none of the cluster's nodes", path)
+		return fmt.Errorf("%s names none of the cluster's nodes", t.name)
 	}
 	return nil
 }
 
 var topologyPair = regexp.MustCompile(`(?i)^(SwitchName|Nodes|Switches|LinkSpeed|BlockName|BlockSizes)=(\S+)$`)
 
-// slurmTopology reads topology.conf: a tree of switches, or blocks.
-func slurmTopology(name string, data []byte) (map[string]location, error) {
-	var t topology
+// slurm reads topology.conf: a tree of switches, or blocks.
+func (t *topology) slurm(data []byte) error {
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
-		at := func(err error) error { return fmt.Errorf("%s:%d: %w", name, n, err) }
+		at := func(err error) error { return fmt.Errorf("%s:%d: %w", t.name, n, err) }
 		var l topologyLine
 		for _, word := range strings.Fields(text) {
 			m := topologyPair.FindStringSubmatch(word)
 			if m == nil {
-				return nil, at(fmt.Errorf(
+				return at(fmt.Errorf(
 					"%q is not a setting such as SwitchName=s0, Nodes=n[0-7], Switches=s[0-3] or BlockName=b0", word))
 			}
 			var err error
@@ -80,17 +87,74 @@ func slurmTopology(name string, data []byte) (map[string]location, error) {
 				l.switches, err = Expand(m[2])
 			}
 			if err != nil {
-				return nil, at(err)
+				return at(err)
 			}
 		}
 		if err := t.add(l); err != nil {
-			return nil, at(err)
+			return at(err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", t.name, err)
 	}
-	return t.places(name)
+	return nil
+}
+
+// table reads a table of hosts: a line of names of columns, then a line for each host with its name and, in each other
+// column, the switch above it in a layer. The layer with most switches is nearest to the hosts. Switches of one name
+// below different ones are different ones.
+func (t *topology) table(data []byte) error {
+	lines, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.name, err)
+	}
+	if len(lines) < 2 || len(lines[0]) < 2 {
+		return fmt.Errorf("%s: want a line of names, such as host,fabric,rack, and a line for each host", t.name)
+	}
+	switches := make([]map[string]bool, len(lines[0]))
+	for c := range switches {
+		switches[c] = map[string]bool{}
+		for _, l := range lines[1:] {
+			switches[c][l[c]] = true
+		}
+	}
+	nearest, next := 1, 0 // columns; 0: there is none
+	for c := 2; c < len(switches); c++ {
+		if len(switches[c]) >= len(switches[nearest]) {
+			nearest = c
+		}
+	}
+	for c := 1; c < len(switches); c++ {
+		more := len(switches[c]) - len(switches[next])
+		if c != nearest && (next == 0 || more > 0 || more == 0 && c < nearest) { // of two as large, that beside it
+			next = c
+		}
+	}
+	upper := func(l []string) string {
+		if next == 0 {
+			return ""
+		}
+		return l[next]
+	}
+	above := map[[2]string]bool{}
+	for _, l := range lines[1:] {
+		above[[2]string{upper(l), l[nearest]}] = true
+	}
+	for n, l := range lines[1:] {
+		rack, fabric := l[nearest], upper(l)
+		if len(above) > len(switches[nearest]) {
+			rack = fabric + "/" + rack
+		}
+		if at := slices.Index(l, ""); at >= 0 {
+			err = fmt.Errorf("%s is empty", lines[0][at])
+		} else if err = t.add(topologyLine{name: rack, nodes: l[:1]}); err == nil && t.parent[rack] != fabric {
+			err = t.add(topologyLine{name: fabric, switches: []string{rack}})
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", t.name, n+2, err)
+		}
+	}
+	return nil
 }
 
 // topologyLine is a switch or block.
@@ -102,14 +166,13 @@ type topologyLine struct {
 
 // topology is what a file says.
 type topology struct {
+	name   string
+	nodes  []string          // in its order
 	leaf   map[string]string // of a node
 	parent map[string]string // of a switch
 }
 
 func (t *topology) add(l topologyLine) error {
-	if t.leaf == nil {
-		t.leaf, t.parent = map[string]string{}, map[string]string{}
-	}
 	if l.name == "" {
 		if l.nodes != nil || l.switches != nil {
 			return errors.New("nodes and switches belong to a SwitchName or BlockName on the same line")
@@ -123,6 +186,7 @@ func (t *topology) add(l topologyLine) error {
 		if old := t.leaf[n]; old != "" {
 			return fmt.Errorf("node %s is on %s already", n, old)
 		}
+		t.nodes = append(t.nodes, n)
 		t.leaf[n] = l.name
 	}
 	for _, s := range l.switches {
@@ -137,19 +201,8 @@ func (t *topology) add(l topologyLine) error {
 	return nil
 }
 
-func (t *topology) places(name string) (map[string]location, error) {
-	if len(t.leaf) == 0 {
-		return nil, fmt.Errorf("%s: no switch or block has nodes", name)
-	}
-	all := make(map[string]location, len(t.leaf))
-	for node, leaf := range t.leaf {
-		all[node] = location{leaf, t.parent[leaf]}
-	}
-	return all, nil
-}
-
-// slurmTopologyYAML reads topology.yaml, of which the default topology counts, else the first that is not flat.
-func slurmTopologyYAML(name string, data []byte) (map[string]location, error) {
+// slurmYAML reads topology.yaml, of which the default topology counts, else the first that is not flat.
+func (t *topology) slurmYAML(data []byte) error {
 	type entry struct {
 		Topology string `yaml:"topology"`
 		Default  bool   `yaml:"cluster_default"`
@@ -172,7 +225,7 @@ func slurmTopologyYAML(name string, data []byte) (map[string]location, error) {
 	var list []entry
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	if err := dec.Decode(&list); err != nil {
-		return nil, fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "yaml: "))
+		return fmt.Errorf("%s: %s", t.name, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	var chosen *entry
 	for i := range list {
@@ -181,9 +234,8 @@ func slurmTopologyYAML(name string, data []byte) (map[string]location, error) {
 		}
 	}
 	if chosen == nil {
-		return nil, fmt.Errorf("%s: no topology has switches or blocks", name)
+		return fmt.Errorf("%s: no topology has switches or blocks", t.name)
 	}
-	var t topology
 	for _, s := range chosen.Tree.Switches {
 		nodes, err1 := Expand(s.Nodes)
 		below, err2 := Expand(s.Children)
@@ -192,7 +244,7 @@ func slurmTopologyYAML(name string, data []byte) (map[string]location, error) {
 			err = t.add(topologyLine{name: s.Switch, nodes: nodes, switches: below})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: topology %s: switch %s: %w", name, chosen.Topology, s.Switch, err)
+			return fmt.Errorf("%s: topology %s: switch %s: %w", t.name, chosen.Topology, s.Switch, err)
 		}
 	}
 	for _, b := range chosen.Block.Blocks {
@@ -201,8 +253,8 @@ func slurmTopologyYAML(name string, data []byte) (map[string]location, error) {
 			err = t.add(topologyLine{name: b.Block, nodes: nodes})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: topology %s: block %s: %w", name, chosen.Topology, b.Block, err)
+			return fmt.Errorf("%s: topology %s: block %s: %w", t.name, chosen.Topology, b.Block, err)
 		}
 	}
-	return t.places(name)
+	return nil
 }

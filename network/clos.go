@@ -10,6 +10,7 @@ import (
 // cores. Rates are bits per second.
 type Clos struct {
 	Nodes        []string
+	Places       []Place // of each node; none: NodesPerLeaf and LeavesPerPod say it
 	NodesPerLeaf int
 	Cards        int  // network cards of a node
 	Rails        bool // card i of a node is on leaf i of its group, otherwise all of them are on one leaf
@@ -22,57 +23,76 @@ type Clos struct {
 	CoreRate     int64
 }
 
+// Place is the leaf switch that a node is on (with rails, the group of them), and the pod of which that is.
+type Place struct{ Leaf, Pod string }
+
+// places are those of the nodes, one leaf filled after the other.
+func (c *Clos) places() []Place {
+	if len(c.Places) > 0 {
+		return c.Places
+	}
+	list := make([]Place, len(c.Nodes))
+	for i := range list {
+		leaf := i / c.NodesPerLeaf
+		list[i].Leaf = fmt.Sprintf("leaf%d", leaf)
+		if c.LeavesPerPod > 0 {
+			list[i].Pod = fmt.Sprint(leaf / c.LeavesPerPod)
+		}
+	}
+	return list
+}
+
 // Links generates the network's links.
 func (c *Clos) Links() (links []cluster.Link) {
-	rails := 1
+	rails, planes := 1, 1
 	if c.Rails {
 		rails = c.Cards
 	}
-	planes := 1
 	if c.Planes {
 		planes = rails
 	}
-	groups := (len(c.Nodes) + c.NodesPerLeaf - 1) / c.NodesPerLeaf
-	leaf := func(group, rail int) string {
-		if rails == 1 {
-			return fmt.Sprintf("leaf%d", group)
+	of := func(name string, number, all int) string {
+		if all == 1 {
+			return name
 		}
-		return fmt.Sprintf("leaf%d-%d", group, rail)
+		return fmt.Sprintf("%s-%d", name, number)
 	}
-	suffix := func(plane int) string {
-		if planes == 1 {
-			return ""
+	var leaves []Place
+	var pods []string
+	listed, known := map[Place]bool{}, map[string]bool{}
+	for i, p := range c.places() {
+		if !listed[p] {
+			listed[p] = true
+			leaves = append(leaves, p)
 		}
-		return fmt.Sprintf("-%d", plane)
-	}
-	perPod := c.LeavesPerPod
-	if perPod == 0 {
-		perPod = groups
-	}
-	spine := func(pod, s, plane int) string {
-		if perPod >= groups {
-			return fmt.Sprintf("spine%d%s", s, suffix(plane))
+		if !known[p.Pod] {
+			known[p.Pod] = true
+			pods = append(pods, p.Pod)
 		}
-		return fmt.Sprintf("spine%d.%d%s", pod, s, suffix(plane))
-	}
-	for i, n := range c.Nodes {
 		for card := range c.Cards {
-			links = append(links, cluster.Link{A: n, B: leaf(i/c.NodesPerLeaf, card%rails), Rate: c.CardRate})
+			links = append(links, cluster.Link{A: c.Nodes[i], B: of(p.Leaf, card%rails, rails), Rate: c.CardRate})
 		}
 	}
-	for g := range groups {
+	spine := func(pod string, s, plane int) string {
+		if len(pods) == 1 {
+			return of(fmt.Sprintf("spine%d", s), plane, planes)
+		}
+		return of(fmt.Sprintf("spine%s.%d", pod, s), plane, planes)
+	}
+	for _, p := range leaves {
 		for r := range rails {
 			for s := range c.Spines {
-				links = append(links, cluster.Link{A: leaf(g, r), B: spine(g/perPod, s, r%planes), Rate: c.SpineRate})
+				links = append(links,
+					cluster.Link{A: of(p.Leaf, r, rails), B: spine(p.Pod, s, r%planes), Rate: c.SpineRate})
 			}
 		}
 	}
-	for pod := range (groups + perPod - 1) / perPod {
+	for _, pod := range pods {
 		for plane := range planes {
 			for s := range c.Spines {
 				for k := range c.Cores {
 					links = append(links, cluster.Link{A: spine(pod, s, plane),
-						B: fmt.Sprintf("core%d%s", k, suffix(plane)), Rate: c.CoreRate})
+						B: of(fmt.Sprintf("core%d", k), plane, planes), Rate: c.CoreRate})
 				}
 			}
 		}
