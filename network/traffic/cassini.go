@@ -29,18 +29,11 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	return ts
 }
 
-// room is the part of an iteration by which the period of one that varies is longer: a job most of whose iterations
-// take longer than its period cannot be held to slots.
-const room = 50
-
 // interleave shifts the jobs of a component.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
 	rings := make([]Ring, len(group))
 	for k, i := range group {
 		rings[k] = ringOf(f, &jobs[i], on[i])
-		if jobs[i].Varies {
-			rings[k].Iteration += rings[k].Iteration / room
-		}
 	}
 	evenOut(rings)
 	var shifts []LinkShifts
@@ -177,10 +170,26 @@ type Ring struct {
 	Phases    []Phase       // instead of From, To and Rate
 }
 
+// room is the part of an iteration by which the period of one that varies is longer: a job most of whose iterations
+// take longer than its period cannot be held to slots.
+const room = 50
+
 // ringOf is a job's iteration without other jobs, of which no link is chosen yet.
 func ringOf(f Fabric, j *Job, on []network.Bytes) Ring {
 	t := network.Alone(f, on)
-	return Ring{Iteration: loneOf(j, t).iteration(), From: j.Release, To: j.Release + t}
+	r := Ring{Iteration: loneOf(j, t).iteration(), From: j.Release, To: j.Release + t}
+	if j.Varies {
+		r.Iteration += r.Iteration / room
+	}
+	return r
+}
+
+// exceeds reports whether jobs that transmit at the same time ask more of a link than it carries.
+func exceeds(capacity int64, rings []Ring) bool {
+	for i := range rings {
+		capacity -= rings[i].Rate
+	}
+	return capacity < 0
 }
 
 // with is the ring on a link on which the job puts so many bytes in an iteration.
@@ -257,13 +266,42 @@ func lcm(a, b time.Duration) time.Duration {
 }
 
 // over is the demand beyond capacity under rotations, in steps of an angle.
-func (c *Circle) over(steps []int) (sum int64) {
-	for a := range c.angles {
-		d := -c.capacity
-		for i, row := range c.demand {
-			d += row[(a-steps[i]+c.angles)%c.angles]
+func (c *Circle) over(steps []int) int64 {
+	return exceed(c.beside(steps, 0), c.demand[0], steps[0], math.MaxInt64)
+}
+
+// beside is what is asked beyond capacity at each angle by all jobs but one, less than 0 where something is left.
+func (c *Circle) beside(steps []int, but int) []int64 {
+	sum := make([]int64, c.angles)
+	for a := range sum {
+		sum[a] = -c.capacity
+	}
+	for i, row := range c.demand {
+		if i != but {
+			for a, v := range row[c.angles-steps[i]:] {
+				sum[a] += v
+			}
+			for a, v := range row[:c.angles-steps[i]] {
+				sum[a+steps[i]] += v
+			}
 		}
-		sum += max(0, d)
+	}
+	return sum
+}
+
+// exceed is the demand beyond capacity if a job asks for a row, rotated, beside others; what is more than a limit is
+// not counted further.
+func exceed(beside, row []int64, steps int, limit int64) (sum int64) {
+	cut := len(row) - steps
+	for a, v := range row[cut:] {
+		if sum += max(0, beside[a]+v); sum > limit {
+			return sum
+		}
+	}
+	for a, v := range row[:cut] {
+		if sum += max(0, beside[a+steps]+v); sum > limit {
+			return sum
+		}
 	}
 	return sum
 }
@@ -296,19 +334,23 @@ func (c *Circle) Best() (steps []int, score float64) {
 		}
 	}
 	best, least := slices.Clone(steps), c.over(steps)
-	for least > 0 {
-		i := n - 1
+	last := n - 1
+	for beside := c.beside(steps, last); least > 0; beside = c.beside(steps, last) {
+		for steps[last] = range c.turns[last] {
+			if o := exceed(beside, c.demand[last], steps[last], least); o < least {
+				best, least = slices.Clone(steps), o
+			}
+		}
+		steps[last] = 0
+		i := last - 1
 		for ; i > 0; i-- {
 			if steps[i]++; steps[i] < c.turns[i] {
 				break
 			}
 			steps[i] = 0
 		}
-		if i == 0 {
+		if i <= 0 {
 			break
-		}
-		if o := c.over(steps); o < least {
-			best, least = slices.Clone(steps), o
 		}
 	}
 	return best, c.Score(best)
@@ -325,10 +367,8 @@ func (c *Circle) Centre(steps []int) {
 		moved := false
 		for i := 1; i < len(steps); i++ {
 			at, turns := steps[i], c.turns[i]
-			good := func(s int) bool {
-				steps[i] = (s + turns) % turns
-				return c.over(steps) == least
-			}
+			beside := c.beside(steps, i)
+			good := func(s int) bool { return exceed(beside, c.demand[i], (s+turns)%turns, least) == least }
 			before, after := 0, 0
 			for after < turns-1 && good(at+after+1) {
 				after++
@@ -336,7 +376,6 @@ func (c *Circle) Centre(steps []int) {
 			for before+after < turns-1 && good(at-before-1) {
 				before++
 			}
-			steps[i] = at
 			if before+after < turns-1 {
 				steps[i] = (at + (after-before)/2 + turns) % turns
 				moved = moved || steps[i] != at
@@ -353,14 +392,12 @@ func (c *Circle) descend(steps []int) ([]int, float64) {
 	for better := true; better; {
 		better = false
 		for i := 1; i < len(steps); i++ {
-			at := steps[i]
+			beside := c.beside(steps, i)
 			for s := range c.turns[i] {
-				steps[i] = s
-				if o := c.over(steps); o < least {
-					at, least, better = s, o, true
+				if o := exceed(beside, c.demand[i], s, least); o < least {
+					steps[i], least, better = s, o, true
 				}
 			}
-			steps[i] = at
 		}
 	}
 	return steps, c.Score(steps)

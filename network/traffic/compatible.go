@@ -61,7 +61,7 @@ func NewCompany(f Fabric, jobs []Job, on [][]network.Bytes, known *Scores) *Comp
 		if !known.Shifted {
 			break // there are no shifts that could contradict each other
 		}
-		if users := c.users[l]; c.exceeds(l, c.rings(l, users)) {
+		if users := c.users[l]; exceeds(c.f.Capacity(l), c.rings(l, users)) {
 			for _, i := range users[1:] {
 				c.root[c.find(i)] = c.find(users[0])
 			}
@@ -95,15 +95,6 @@ func (c *Company) rings(l network.LinkID, users []int) []Ring {
 	return rings
 }
 
-// exceeds reports whether jobs that transmit at the same time ask more of a link than it carries.
-func (c *Company) exceeds(l network.LinkID, rings []Ring) bool {
-	left := c.f.Capacity(l)
-	for i := range rings {
-		left -= rings[i].Rate
-	}
-	return left < 0
-}
-
 // Rate rates a place of a further job, of which is known what it would transmit there. Of links that it would share
 // with the same jobs the busiest counts: what fits on it fits on the others.
 func (c *Company) Rate(j *Job, on []network.Bytes) (r Compatibility) {
@@ -132,7 +123,7 @@ func (c *Company) Rate(j *Job, on []network.Bytes) (r Compatibility) {
 		for n, k := range l.jobs[1:] {
 			rings = append(rings, ringOf(c.f, &near[k], loads[k]).with(l.bytes[n+1]))
 		}
-		if !c.exceeds(l.link, rings) {
+		if !exceeds(c.f.Capacity(l.link), rings) {
 			r.Links = append(r.Links, 1)
 			continue
 		}
@@ -141,7 +132,7 @@ func (c *Company) Rate(j *Job, on []network.Bytes) (r Compatibility) {
 			root := c.find(who[k-1])
 			if !slices.Contains(here, root) {
 				here = append(here, root)
-			} else if !c.exceeds(l.link, rings[1:]) { // the link was not in the graph before
+			} else if !exceeds(c.f.Capacity(l.link), rings[1:]) { // the link was not in the graph before
 				r.Loop = true
 			}
 			r.Loop = r.Loop || slices.Contains(joined, root)
