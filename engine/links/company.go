@@ -15,6 +15,7 @@ type Company struct {
 	book *Book
 	job  *job.State
 	does cluster.Traffic // what the job does
+	from cluster.TrafficSource
 	with *traffic.Company
 }
 
@@ -24,7 +25,7 @@ func (b *Book) Company(nodes func() []cluster.Node, running func() []*job.State,
 	if b.spec == nil || len(j.Spec.Hosts) > 0 {
 		return nil
 	}
-	t := b.Traffic(j)
+	t, from := b.believed(j)
 	if t.Pattern == cluster.NoTraffic {
 		return nil
 	}
@@ -39,7 +40,7 @@ func (b *Book) Company(nodes func() []cluster.Node, running func() []*job.State,
 		}
 	}
 	f := traffic.Fabric{Links: b.fabric, Classes: b.spec.Classes}
-	return &Company{b, j, t, traffic.NewCompany(f, jobs[:n], on, &b.scores)}
+	return &Company{b, j, t, from, traffic.NewCompany(f, jobs[:n], on, &b.scores)}
 }
 
 // Rate says how well the job would share links if it held some allocations, before anything is decided of its
@@ -50,7 +51,7 @@ func (c *Company) Rate(allocs []inventory.Alloc) traffic.Compatibility {
 	if len(d.Parts) == 0 {
 		return traffic.Compatibility{}
 	}
-	one := traffic.NewJob(f, c.job.Spec.ID, 0, c.does, d, 0, cluster.Treatment{})
+	one := c.book.sender(c.job, c.does, c.from, d)
 	return c.with.Rate(&one, d.On(&cluster.Treatment{}))
 }
 

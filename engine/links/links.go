@@ -110,12 +110,17 @@ func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs 
 			continue
 		}
 		states = append(states, j)
-		one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
-			time.Duration(j.Started), j.Treatment.Value())
-		one.Varies = from == cluster.TrafficMeasured
-		jobs = append(jobs, one)
+		jobs = append(jobs, b.sender(j, t, from, d))
 	}
 	return jobs, states
+}
+
+// sender is a job as policies see it.
+func (b *Book) sender(j *job.State, t cluster.Traffic, from cluster.TrafficSource, d network.Demand) traffic.Job {
+	one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
+		time.Duration(j.Started), j.Treatment.Value())
+	one.Varies = from == cluster.TrafficMeasured
+	return one
 }
 
 // ranks is where a job's ranks are: on its nodes, or one on each of the hosts that it names.
