@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/network/traffic"
+	"github.com/muster-gpu/muster/place"
 )
 
 // kubeNetworkFile describes the network of a cluster, whose nodes are known by their labels only.
@@ -31,7 +32,7 @@ func (f *kubeFile) network(c *Kube) (err error) {
 		if c.Traffic != "" {
 			return At(errors.New("what links are there? (network.rates, or network.links)"), "traffic")
 		}
-		return nil
+		return At(place.Fits(c.Placer, &cluster.Spec{}), "place")
 	}
 	marks := marksFile{Classes: n.Classes, Interface: n.Interface}
 	if c.QoS, err = marks.read(); err != nil {

@@ -85,7 +85,7 @@ func (r *Rules) Restore(snap *engine.Snapshot) (*engine.Engine, error) {
 	return engine.Restore(cfg, snap)
 }
 
-// Check reports errors in the rules, including settings of the policy that name what the cluster does not have.
+// Check reports errors in the rules, including a policy or a placer that needs what the cluster does not have.
 // It does not apply to replays: an existing journal replays all the same.
 func (r *Rules) Check() error {
 	cfg, err := r.Config()
@@ -97,7 +97,7 @@ func (r *Rules) Check() error {
 			return fmt.Errorf("policy %s: %w", cfg.Policy.Name(), err)
 		}
 	}
-	return nil
+	return place.Fits(r.Placer, &r.Spec)
 }
 
 // Pin names the weights of a learned policy or placer by their digest, the shipped ones included, so that a

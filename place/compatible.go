@@ -1,6 +1,7 @@
 package place
 
 import (
+	"errors"
 	"math"
 	"slices"
 
@@ -19,6 +20,14 @@ var compatible = Info{
 type sharing struct{}
 
 func (sharing) Name() string { return "compatible" }
+
+// Fits implements fitter.
+func (sharing) Fits(spec *cluster.Spec) error {
+	if spec.Network == nil {
+		return errors.New("it rates places by the links of a network, and none is described (docs/reference/network.md)")
+	}
+	return nil
+}
 
 // mostPlaces is how many places of a gang are rated (CASSINI, section 5.1: up to ten).
 const mostPlaces = 10

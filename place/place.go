@@ -49,6 +49,25 @@ func New(text string) (placement.Placer, error) {
 	return nil, cluster.Unknown("placer", name, names)
 }
 
+// fitter is a placer that needs more of a cluster than nodes.
+type fitter interface {
+	Fits(spec *cluster.Spec) error
+}
+
+// Fits returns an error if a cluster does not have what a placer needs. Programs check that before they make an engine.
+func Fits(text string, spec *cluster.Spec) error {
+	p, err := New(text)
+	if err != nil {
+		return err
+	}
+	if f, ok := p.(fitter); ok {
+		if err := f.Fits(spec); err != nil {
+			return fmt.Errorf("placer %s: %w", p.Name(), err)
+		}
+	}
+	return nil
+}
+
 // sets calls f for each task set, those with the most GPUs per task first, so
 // that whole nodes are taken before remainders.
 func sets(s *placement.Site, f func(set, count int) bool) bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/sim"
@@ -458,6 +459,9 @@ func (f *simFlags) setups(spec *cluster.Spec) ([]sim.Setup, error) {
 	}
 	var setups []sim.Setup
 	for _, pl := range strings.Split(f.placers, ",") {
+		if err := place.Fits(strings.TrimSpace(pl), spec); err != nil {
+			return nil, fmt.Errorf("--place: %w", err)
+		}
 		for _, po := range policy.Split(f.policies) {
 			try := tune.Parse(po)
 			if _, err := policy.New(try.Policy); err != nil {
