@@ -29,7 +29,8 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	return ts
 }
 
-// interleave shifts the jobs of a component.
+// interleave shifts the jobs of a component. A link counts although its jobs would fit if all began at once: shifts
+// that other links need could undo that.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
 	rings := make([]Ring, len(group))
 	for k, i := range group {
@@ -42,8 +43,11 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 		for n, k := range l.jobs {
 			mine[n] = rings[k].with(l.bytes[n])
 		}
+		if !exceeds(f.Capacity(l.link), mine) {
+			continue
+		}
 		c := NewCircle(f.Capacity(l.link), mine, 0)
-		if c == nil || c.Score(make([]int, len(mine))) >= 1 {
+		if c == nil {
 			continue
 		}
 		steps, _ := c.Best()
