@@ -236,6 +236,7 @@ func (e *Engine) start(j *job.State) {
 	j.State = job.Starting
 	e.wake(j)
 	j.Started, j.Acc, j.Rate = e.w.Now, e.w.Now, 0
+	j.Computing = 0
 	j.NextKey = 0 // timers of an earlier run are void
 	j.Among, j.Slow = nil, 0
 	j.FirstStart = min(j.FirstStart, e.w.Now)

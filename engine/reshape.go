@@ -134,6 +134,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	}
 	e.makeWay(j.Allocs, r.Allocs)
 	e.links.Changed(j)
+	e.links.Computes(j, e.w.Now)
 	e.accrue(j)
 	e.unbook(j)
 	if s := e.shapes.Get(j.Shape); s.Min < s.Max && e.elastic > 0 {

@@ -336,6 +336,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	if ev.Type == Started {
 		if j.State == job.Starting {
 			j.State = job.Running
+			e.links.Computes(j, e.w.Now)
 		}
 		j.Fails = 0
 		if j.Rate == 0 { // else a repeated report
@@ -365,6 +366,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	}
 	if ev.Type == Resized && j.State != job.Stopping {
 		e.leftDevices(j)
+		e.links.Computes(j, e.w.Now)
 	}
 	if ev.Pace != 0 {
 		if e.speeds.Pace(j, ev.Pace, ev.Unit) {

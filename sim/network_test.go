@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,8 +90,8 @@ func crowded(name string, seed uint64) (*cluster.Spec, []trace.Entry, Setup) {
 		NodeMTBF: 40 * time.Minute, Repair: 5 * time.Minute, Seed: seed, Startup: 10 * time.Second}}
 }
 
-// Treatments change how jobs are slowed while they run; a job that is preempted, fails or ends no longer transmits, and
-// after all are gone the links are free.
+// Treatments change how jobs are slowed while they run, by as much as the engine says; a job that is preempted, fails
+// or ends no longer transmits, and after all are gone the links are free.
 func TestTreatedWorld(t *testing.T) {
 	for _, name := range traffic.Names() {
 		spec, entries, s := crowded(name, 3)
@@ -100,7 +101,7 @@ func TestTreatedWorld(t *testing.T) {
 		}
 		e := shared.Must(engine.New(cfg))
 		w := NewWorld(spec, entries, s.World)
-		for {
+		for step := 0; ; step++ {
 			b, err := w.Next(context.Background())
 			if err != nil {
 				break
@@ -119,6 +120,12 @@ func TestTreatedWorld(t *testing.T) {
 						on[b.Link]++
 					}
 				}
+			}
+			one := &w.jobs[step%len(w.jobs)]
+			v, yes := e.OnNetwork(one.entry.Job.ID)
+			between := func(j jobRun) bool { return j.phase == starting || j.phase == leaving }
+			if yes && !slices.ContainsFunc(w.jobs, between) && v.Takes != max(one.sends.takes, v.Alone) {
+				t.Fatalf("%s: an iteration takes %v, the engine says %v", name, one.sends.takes, v.Takes)
 			}
 			for l, users := range w.net.users {
 				if len(users) != on[network.LinkID(l)] {

@@ -3,6 +3,7 @@
 package links
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 
@@ -66,6 +67,14 @@ func (b *Book) Changed(j *job.State) {
 	}
 }
 
+// Computes notes that a job begins to compute, after its start or another break: where it is in an iteration follows.
+func (b *Book) Computes(j *job.State, now cluster.Time) {
+	if b.spec != nil && now != cmp.Or(j.Computing, j.Started) {
+		j.Computing = now
+		b.Changed(j)
+	}
+}
+
 // Due reports whether something changed since Treat.
 func (b *Book) Due() bool { return b.due }
 
@@ -118,7 +127,7 @@ func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs 
 // sender is a job as policies see it.
 func (b *Book) sender(j *job.State, t cluster.Traffic, from cluster.TrafficSource, d network.Demand) traffic.Job {
 	one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
-		time.Duration(j.Started), j.Treatment.Value())
+		time.Duration(cmp.Or(j.Computing, j.Started)), j.Treatment.Value())
 	one.Varies = from == cluster.TrafficMeasured
 	return one
 }
