@@ -5,6 +5,7 @@
 package flow
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -51,6 +52,7 @@ type run struct {
 	since  time.Duration // of rate and left
 	fresh  int64         // rate as it is computed
 	frozen bool
+	round  int32 // the last round of filling that concerned it
 	count  int64
 	moved  int64
 	busy   time.Duration
@@ -96,8 +98,6 @@ func newWorld(links network.Links, jobs []Job) *world {
 	for _, id := range ids {
 		w.cap = append(w.cap, links.Capacity(id))
 	}
-	w.free, w.weight, w.level = make([]int64, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
-	w.inRound = make([]int32, len(ids))
 	for i := range jobs {
 		j := &w.jobs[i]
 		j.Job = &jobs[i]
@@ -109,9 +109,12 @@ func newWorld(links network.Links, jobs []Job) *world {
 		w.order = append(w.order, int32(i))
 		j.begin(j.First, 0)
 	}
+	w.own()
 	w.narrow()
-	w.users = make([][]user, len(ids))
+	w.users = make([][]user, len(w.cap))
 	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
+	w.free, w.weight, w.level = make([]int64, len(w.cap)), make([]int64, len(w.cap)), make([]int64, len(w.cap))
+	w.inRound = make([]int32, len(w.cap))
 	for k, i := range w.order {
 		j := &w.jobs[i]
 		if k > 0 {
@@ -143,6 +146,42 @@ func (j *Job) alone(links network.Links) (size, rate int64) {
 // weight is a part of a size, in units.
 func weight(bytes, size int64) int64 {
 	return max(1, int64(math.Ceil(float64(bytes)/float64(size)*unit)))
+}
+
+// own replaces links that carry all of their jobs at once by one of each job's own, which is as slow as its slowest: so
+// jobs that do not slow each other there have nothing to do with each other.
+func (w *world) own() {
+	asked, users := make([]int64, len(w.cap)), make([]int, len(w.cap))
+	for i := range w.jobs {
+		for _, u := range w.jobs[i].on {
+			asked[u.link] += most(w.jobs[i].best, u.weight)
+			users[u.link]++
+		}
+	}
+	plenty := func(u use) bool { return users[u.link] > 1 && asked[u.link] <= w.cap[u.link] }
+	for i := range w.jobs {
+		j := &w.jobs[i]
+		if len(j.on) == 0 {
+			continue
+		}
+		slowest := slices.MinFunc(j.on, func(a, b use) int {
+			return cmp.Compare(share(w.cap[a.link], a.weight), share(w.cap[b.link], b.weight))
+		})
+		alone := plenty(slowest)
+		if j.on = slices.DeleteFunc(j.on, plenty); alone {
+			j.on = append(j.on, use{int32(len(w.cap)), slowest.weight})
+			w.cap = append(w.cap, w.cap[slowest.link])
+			users = append(users, 1)
+		}
+	}
+}
+
+// most is what a rate takes of a link, rounded up.
+func most(rate, weight int64) int64 {
+	if rate > math.MaxInt64/(2*unit) {
+		return (rate/unit + 1) * weight
+	}
+	return (rate*weight + unit - 1) / unit
 }
 
 // narrow leaves out links that never decide a rate: those whose jobs are all on another link, too, of which each takes
@@ -250,6 +289,10 @@ func (w *world) fill() {
 	w.round++
 	w.links, w.class = w.links[:0], w.class[:0]
 	reach := func(j *run) {
+		if j.round == w.round {
+			return
+		}
+		j.round = w.round
 		for _, u := range j.on {
 			if w.inRound[u.link] != w.round {
 				w.inRound[u.link] = w.round

@@ -28,17 +28,14 @@ const (
 // Steady is the mean time of an iteration of each job once the jobs have fallen into a pattern. A pattern that
 // repeats is found and averaged exactly; otherwise it is the mean over the second half of a run of mostEvents events. A
 // job that gets next to nothing takes mostTimes as long as alone. Jobs that share no link, directly or through others,
-// are played apart.
+// are played apart; a link that carries all of its jobs at once does not count.
 func Steady(links network.Links, jobs []Job) []time.Duration { return apart(links, jobs, pattern) }
 
 // apart finds the means of each group of jobs that share links.
 func apart(links network.Links, jobs []Job,
 	of func(links network.Links, group []Job) []time.Duration) []time.Duration {
-	means, on := make([]time.Duration, len(jobs)), make([][]network.Bytes, len(jobs))
-	for i := range jobs {
-		on[i] = jobs[i].On
-	}
-	groups := network.Components(on)
+	means := make([]time.Duration, len(jobs))
+	groups := network.Components(scarce(links, jobs))
 	if len(groups) == 1 && len(groups[0]) == len(jobs) {
 		return of(links, jobs)
 	}
@@ -57,6 +54,32 @@ func apart(links network.Links, jobs []Job,
 		}
 	}
 	return means
+}
+
+// scarce is what jobs put on links that cannot carry all of their jobs at once.
+func scarce(links network.Links, jobs []Job) [][]network.Bytes {
+	last := network.LinkID(-1)
+	for i := range jobs {
+		for _, b := range jobs[i].On {
+			last = max(last, b.Link)
+		}
+	}
+	asked := make([]int64, last+1)
+	for i := range jobs {
+		size, rate := jobs[i].alone(links)
+		for _, b := range jobs[i].On {
+			asked[b.Link] += most(rate, weight(b.Bytes, size))
+		}
+	}
+	on := make([][]network.Bytes, len(jobs))
+	for i := range jobs {
+		for _, b := range jobs[i].On {
+			if asked[b.Link] > links.Capacity(b.Link) {
+				on[i] = append(on[i], b)
+			}
+		}
+	}
+	return on
 }
 
 // pattern is Steady of jobs that share links.
