@@ -25,6 +25,16 @@ type Network struct {
 	// Unknown are names of Models that jobs on several nodes are taken for, in turn by their number, if nothing is
 	// known of them. A simulation only: a driver of real machines does not guess.
 	Unknown []string `json:"unknown,omitempty"`
+	Uneven  Uneven   `json:"uneven,omitzero"`
+}
+
+// Uneven is how far links are from giving all transmissions of a class the same rate, in percent. The zero value: they
+// do.
+type Uneven struct {
+	// Later is by how much the rate of a transmission is larger than that of one which began before it.
+	Later int `json:"later,omitempty"`
+	// Varies is by how much, at most, a transmission's rate is larger or smaller than another's by chance.
+	Varies int `json:"varies,omitempty"`
 }
 
 // Link joins two nodes or switches. It carries Rate in each direction at the same time. A node has as many links

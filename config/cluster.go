@@ -242,7 +242,8 @@ func keysOf(typeName string) []string {
 		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
 		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
 		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{},
-		networkFile{}, linkFile{}, closFile{}, trafficFile{}, kubeNetworkFile{}, marksFile{}, markFile{}} {
+		networkFile{}, linkFile{}, closFile{}, trafficFile{}, unevenFile{},
+		kubeNetworkFile{}, marksFile{}, markFile{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

@@ -18,6 +18,7 @@ type kubeNetworkFile struct {
 	Models    map[string]trafficFile `yaml:"models"`
 	Classes   []markFile             `yaml:"classes"`
 	Interface string                 `yaml:"interface"`
+	Uneven    unevenFile             `yaml:"uneven"`
 }
 
 // network reads the links between nodes, and what becomes of the traffic on them.
@@ -38,7 +39,8 @@ func (f *kubeFile) network(c *Kube) (err error) {
 	if c.QoS, err = marks.read(); err != nil {
 		return err
 	}
-	file := networkFile{Classes: len(c.QoS.Classes), Rates: n.Rates, Links: n.Links, Models: n.Models}
+	file := networkFile{Classes: len(c.QoS.Classes), Rates: n.Rates, Links: n.Links, Models: n.Models,
+		Uneven: n.Uneven}
 	c.Network, err = file.read(nil, nil) // nodes come and go: which there are is not known here
 	return err
 }

@@ -22,6 +22,13 @@ type networkFile struct {
 	Clos    *closFile              `yaml:"clos"`     // generated links
 	Models  map[string]trafficFile `yaml:"models"`   // traffic of jobs by model
 	Unknown []string               `yaml:"unknown"`
+	Uneven  unevenFile             `yaml:"uneven"` // rates of transmissions of a class
+}
+
+// unevenFile has percent.
+type unevenFile struct {
+	Later  int `yaml:"later"`
+	Varies int `yaml:"varies"`
 }
 
 // linkFile is a link, or one between each pair of several names.
@@ -125,7 +132,10 @@ func (f *clusterFile) addNetwork(s *cluster.Spec) (err error) {
 
 // read is the network between some ends, nodes or other hosts, with links that are known already.
 func (f *networkFile) read(ends map[string]bool, generated []cluster.Link) (*cluster.Network, error) {
-	n := &cluster.Network{Classes: f.Classes, Unknown: f.Unknown}
+	n := &cluster.Network{Classes: f.Classes, Unknown: f.Unknown, Uneven: cluster.Uneven(f.Uneven)}
+	if u := n.Uneven; u.Later < 0 || u.Later > 100 || u.Varies < 0 || u.Varies > 90 {
+		return nil, At(errors.New("percent: later from 0 to 100, varies from 0 to 90"), "network", "uneven")
+	}
 	if n.Classes < 0 || n.Classes > cluster.MaxClasses {
 		return nil, At(fmt.Errorf("%d; switches keep up to %d classes apart (0: none)", n.Classes, cluster.MaxClasses),
 			"network", "classes")

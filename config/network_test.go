@@ -22,13 +22,14 @@ func TestNetwork(t *testing.T) {
   models:
     mine: {pattern: ring, bytes: 553MB, compute: 120ms, overlap: 0.5}
   unknown: [mine, vgg16]
+  uneven: {later: 16, varies: 25}
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := s.Network
 	if len(n.Links) != 8 || n.Links[2] != (cluster.Link{A: "n3", B: "leaf1", Rate: 25e9}) || n.Links[7].Rate != 4e11 ||
-		n.Classes != 4 {
+		n.Classes != 4 || n.Uneven != (cluster.Uneven{Later: 16, Varies: 25}) {
 		t.Errorf("%+v", n)
 	}
 	want := cluster.Traffic{Pattern: cluster.Ring, Bytes: 553e6, Compute: 120 * time.Millisecond, Overlap: 500}
@@ -74,6 +75,7 @@ func TestNetworkMistakes(t *testing.T) {
 		"  clos: {nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps, oversubscription: 2}\n": "spine_rate: state either spine_rate",
 		"  clos: {nodes: \"n[1-9]\", nodes_per_leaf: 2, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps}\n":   `nodes: "n[1-9]" names 9 nodes, of which the cluster has 4`,
 		"  clos: {nodes_per_leaf: 1, card_rate: 1Gbps, spines: 2, spine_rate: 1Gbps, leaves_per_pod: 2}\n":   "cores: pods are joined by cores",
+		"  uneven: {varies: 100}\n  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n":                           "f:3: network: uneven: percent: later from 0",
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps, planes: true}\n":                                      "planes are of rails",
 		"  clos: {card_rate: 1Gbps}\n":                                                                       "nodes_per_leaf: how many nodes are on a leaf switch? At least 1; none if all nodes state their racks",
 		"  clos: {nodes_per_leaf: 4, card_rate: 1Gbps}\n  models: {m: {pattern: rign}}\n":                    `f:4: network: models: m: pattern: unknown pattern "rign": did you mean "ring"?`,

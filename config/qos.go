@@ -82,6 +82,7 @@ type marksFile struct {
 	Hosts  string                 `yaml:"hosts"` // ends of links
 	Links  []linkFile             `yaml:"links"`
 	Models map[string]trafficFile `yaml:"models"`
+	Uneven unevenFile             `yaml:"uneven"`
 }
 
 type markFile struct {
@@ -140,7 +141,8 @@ func (f *marksFile) links(q *QoS) (*cluster.Network, error) {
 	for _, name := range hosts {
 		ends[name] = true
 	}
-	n, err := (&networkFile{Classes: len(q.Classes), Links: f.Links, Models: f.Models}).read(ends, nil)
+	n, err := (&networkFile{Classes: len(q.Classes), Links: f.Links, Models: f.Models,
+		Uneven: f.Uneven}).read(ends, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -189,6 +189,19 @@ type Links interface {
 	Capacity(LinkID) int64
 }
 
+// Unequal are links that do not give all transmissions of a class the same rate.
+type Unequal interface {
+	Uneven() cluster.Uneven
+}
+
+// UnevenOf is how uneven links are.
+func UnevenOf(links Links) (u cluster.Uneven) {
+	if is, ok := links.(Unequal); ok {
+		u = is.Uneven()
+	}
+	return u
+}
+
 // Alone is how long traffic takes when nothing else is on the links.
 func Alone(links Links, on []Bytes) (longest time.Duration) {
 	for _, b := range on {

@@ -27,6 +27,7 @@ type Fabric struct {
 	number  map[string]int32 // by name
 	domain  []string         // NVLink domain of each node; empty: none
 	between map[[2]int32][]Path
+	uneven  cluster.Uneven
 }
 
 // New builds the graph of a network of nodes; nil without one. Nodes without links have no traffic.
@@ -34,7 +35,7 @@ func New(nodes []cluster.Node, spec *cluster.Network) *Fabric {
 	if spec == nil {
 		return nil
 	}
-	f := &Fabric{between: map[[2]int32][]Path{}, number: map[string]int32{}}
+	f := &Fabric{between: map[[2]int32][]Path{}, number: map[string]int32{}, uneven: spec.Uneven}
 	number := f.number
 	for i := range nodes {
 		number[nodes[i].Name] = int32(i)
@@ -112,6 +113,9 @@ func (f *Fabric) Switches() int { return len(f.names) - f.nodes }
 
 // Capacity is what a directed link carries, in bytes per second.
 func (f *Fabric) Capacity(l LinkID) int64 { return f.links[l/2].Rate / 8 }
+
+// Uneven implements Unequal.
+func (f *Fabric) Uneven() cluster.Uneven { return f.uneven }
 
 // Name is a directed link as text: "leaf0>spine3".
 func (f *Fabric) Name(l LinkID) string {

@@ -249,12 +249,12 @@ type mix struct {
 
 // played are iterations of a mix's jobs under a policy.
 type played struct {
-	took      []time.Duration // the median of each job, over the span
+	took      []time.Duration // the mean of each job, over the span
 	predicted []time.Duration // by the model of the network, of the treatment that the policy decided
 }
 
 // BenchmarkNetwork measures jobs that reduce over a narrow link, under policies for their traffic, and prints markdown:
-// the median time of an iteration over a minute, what the model of the network predicts, and what a policy gives back
+// the mean time of an iteration over a minute, what the model of the network predicts, and what a policy gives back
 // of what contention took. Each sub-benchmark is a mix under a policy, with the same jobs alone and untreated before
 // it, and takes less than four minutes. It runs alone on the machine.
 func BenchmarkNetwork(b *testing.B) {
@@ -357,7 +357,7 @@ func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration)
 			b.Fatal(err)
 		}
 		n := d.networkOf(i + 1)
-		p.took, flows[i] = append(p.took, netlab.Median(list, from, time.Now())), jobs[i].Flow()
+		p.took, flows[i] = append(p.took, netlab.Mean(list, from, time.Now())), jobs[i].Flow()
 		flows[i].Class, flows[i].Shift, flows[i].Period = n.Class, time.Duration(n.Shift), time.Duration(n.Period)
 		b.Logf("%s, %s: %+v %s", policy, path, n, d.progressOf(i+1))
 	}

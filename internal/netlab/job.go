@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/network"
 	"github.com/muster-gpu/muster/network/flow"
 )
@@ -35,6 +36,11 @@ type Trunk struct{}
 
 // Capacity implements network.Links.
 func (Trunk) Capacity(network.LinkID) int64 { return 1e9 }
+
+// Uneven implements network.Unequal, as measured of two equal jobs without classes for 40 s: in 81 pairs of
+// transmissions, the one that began later had 1.17 times the rate of the other in the mean (of logarithms), and the
+// logarithm had a standard deviation of 0.28, as that of the ratio of two numbers between 0.67 and 1.33.
+func (Trunk) Uneven() cluster.Uneven { return cluster.Uneven{Later: 17, Varies: 33} }
 
 // Python has the system's packages, PyTorch among them.
 const Python = "/usr/bin/python3"
@@ -106,6 +112,17 @@ func Read(path string) (list []Iteration, err error) {
 		}
 	}
 	return list, nil
+}
+
+// Mean is the mean time of an iteration between two times, which is what a job's progress goes by; 0: there is none.
+func Mean(list []Iteration, from, to time.Time) time.Duration {
+	list = slices.DeleteFunc(slices.Clone(list), func(i Iteration) bool {
+		return i.Began.Before(from) || i.Began.After(to)
+	})
+	if len(list) < 2 {
+		return 0
+	}
+	return list[len(list)-1].Began.Sub(list[0].Began) / time.Duration(len(list)-1)
 }
 
 // Median is the median time of an iteration, from the beginning of one to that of the next, between two times; 0: there

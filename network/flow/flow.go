@@ -1,7 +1,8 @@
 // Package flow plays jobs that compute and transmit on shared links: no packets, rates change only at events. Classes
 // are served in strict order, and within a class each job gets an equal rate as far as its links allow (max-min,
-// by progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2). Bytes and nanoseconds are
-// integers, so a run is the same everywhere.
+// by progressive filling: Bertsekas and Gallager, Data Networks, 1992, section 6.5.2), or a part that is larger the
+// later it began and differs by chance, where links are uneven (cluster.Uneven). Bytes and nanoseconds are integers,
+// and chance is a seeded sequence, so a run is the same everywhere.
 package flow
 
 import (
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/splitmix"
 	"github.com/muster-gpu/muster/network"
 )
 
@@ -51,6 +54,9 @@ type run struct {
 	rate   int64
 	since  time.Duration // of rate and left
 	fresh  int64         // rate as it is computed
+	chance int64         // ... by chance alone
+	ratio  int64         // of its rate to an equal one, in units
+	sends  time.Duration // since when it transmits
 	frozen bool
 	round  int32 // the last round of filling that concerned it
 	count  int64
@@ -79,6 +85,8 @@ type world struct {
 	weight  []int64 // of the jobs that are not frozen
 	level   []int64 // rate at which a link is full
 	changed []int32 // jobs that began or ended a transmission at this instant
+	uneven  cluster.Uneven
+	dice    splitmix.Source
 	round   int32   // of filling
 	inRound []int32 // by link: the last round that concerned it
 	// scratch
@@ -86,7 +94,7 @@ type world struct {
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
-	w := &world{jobs: make([]run, len(jobs))}
+	w := &world{jobs: make([]run, len(jobs)), uneven: network.UnevenOf(links)}
 	var ids []network.LinkID
 	for i := range jobs {
 		for _, b := range jobs[i].On {
@@ -101,6 +109,7 @@ func newWorld(links network.Links, jobs []Job) *world {
 	for i := range jobs {
 		j := &w.jobs[i]
 		j.Job = &jobs[i]
+		j.ratio = unit
 		j.size, j.best = j.alone(links)
 		for _, b := range j.On {
 			at, _ := slices.BinarySearch(ids, b.Link)
@@ -262,7 +271,12 @@ func (w *world) due(j *run) bool {
 		j.end(w.now)
 		return false
 	case !j.active:
-		j.active, j.rate, j.since, j.next = true, 0, w.now, 1<<62
+		j.active, j.rate, j.since, j.next, j.sends = true, 0, w.now, 1<<62, w.now
+		if varies := int64(w.uneven.Varies) * unit / 100; varies > 0 {
+			j.chance = unit - varies + int64(w.dice.Uint64()%uint64(2*varies+1))
+		} else {
+			j.chance = unit
+		}
 		return true
 	}
 	j.moved += j.left
@@ -357,6 +371,7 @@ func (w *world) setRate(j *run) {
 // fillClass raises the rates of the jobs of one class together until a link is full, fixes those that pass it, and goes
 // on.
 func (w *world) fillClass() {
+	w.deal()
 	w.inUse = w.inUse[:0]
 	for _, i := range w.class {
 		j := &w.jobs[i]
@@ -365,7 +380,7 @@ func (w *world) fillClass() {
 			if w.weight[u.link] == 0 {
 				w.inUse = append(w.inUse, u.link)
 			}
-			w.weight[u.link] += u.weight
+			w.weight[u.link] += scale(u.weight, j.ratio)
 		}
 	}
 	for _, l := range w.inUse {
@@ -389,15 +404,16 @@ func (w *world) fillClass() {
 			}
 			for _, u := range w.users[l] {
 				if j := &w.jobs[u.job]; j.active && !j.frozen && j.rank == rank {
-					j.fresh, j.frozen = level, true
+					j.fresh, j.frozen = scale(level, j.ratio), true
 					w.fixed = append(w.fixed, u.job)
 				}
 			}
 		}
 		for _, i := range w.fixed {
-			for _, u := range w.jobs[i].on {
-				w.weight[u.link] -= u.weight
-				w.take(u.link, level, u.weight)
+			j := &w.jobs[i]
+			for _, u := range j.on {
+				w.weight[u.link] -= scale(u.weight, j.ratio)
+				w.take(u.link, j.fresh, u.weight)
 				w.touched = append(w.touched, u.link)
 			}
 		}
@@ -407,6 +423,41 @@ func (w *world) fillClass() {
 			}
 		}
 	}
+}
+
+// deal says how the rates of the jobs of the class are to one another.
+func (w *world) deal() {
+	if w.uneven == (cluster.Uneven{}) {
+		return
+	}
+	for _, i := range w.class {
+		j := &w.jobs[i]
+		j.ratio = j.chance
+		for _, k := range w.class {
+			if other := &w.jobs[k]; other.sends < j.sends && j.meets(other) {
+				j.ratio += j.ratio * int64(w.uneven.Later) / 100
+			}
+		}
+		j.ratio = min(j.ratio, mostRatio)
+	}
+}
+
+// mostRatio bounds how much larger a job's rate is than another's.
+const mostRatio = 16 * unit
+
+// scale is a rate or a weight times a ratio.
+func scale(v, ratio int64) int64 {
+	if ratio == unit {
+		return v
+	}
+	return max(1, int64(float64(v)*float64(ratio)/unit))
+}
+
+// meets reports whether two jobs share a link.
+func (j *run) meets(o *run) bool {
+	return slices.ContainsFunc(j.on, func(a use) bool {
+		return slices.ContainsFunc(o.on, func(b use) bool { return a.link == b.link })
+	})
 }
 
 // step plays the next instant at which something happens, up to an end; false: there is none.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/network"
 )
 
@@ -14,6 +15,14 @@ import (
 type caps []int64
 
 func (c caps) Capacity(l network.LinkID) int64 { return c[l] }
+
+// unequal are links that are uneven.
+type unequal struct {
+	caps
+	uneven cluster.Uneven
+}
+
+func (u unequal) Uneven() cluster.Uneven { return u.uneven }
 
 const s = time.Second
 
@@ -57,6 +66,29 @@ func TestMaxMin(t *testing.T) {
 				t.Errorf("classes %v: job %d has %d, want %d", c.classes, i, got, c.want[i])
 			}
 		}
+	}
+}
+
+// On uneven links the transmission that began later is faster, and each is faster or slower by chance. So jobs that are
+// in step fall out of it, and meet again: neither lose as much as jobs that stay in step, nor as little as those that
+// were apart by chance alone.
+func TestUneven(t *testing.T) {
+	w := newWorld(unequal{caps{3e9, 2e9}, cluster.Uneven{Later: 50}}, []Job{job(1, 10, 1, 0, 0), job(2, 10, 1, 0, 0),
+		job(2, 10, 1, 0, 1)})
+	for range 2 {
+		w.step(3 * s)
+	}
+	for i, want := range []int64{12e8, 18e8, 2e9} {
+		if got := w.jobs[i].rate; got < want-2e4 || got > want+2e4 {
+			t.Errorf("job %d has %d, want %d", i, got, want)
+		}
+	}
+	link := caps{1e9}
+	two := []Job{job(.153, .092, 1, 0, 0), job(.153, .092, 1, 0, 0)}
+	chance := Steady(unequal{link, cluster.Uneven{Varies: 33}}, two)[0]
+	both := Steady(unequal{link, cluster.Uneven{Later: 17, Varies: 33}}, two)[0]
+	if chance > 270*time.Millisecond || both < 300*time.Millisecond || both > 330*time.Millisecond {
+		t.Errorf("by chance alone %v; if the later one is faster, too, %v", chance, both)
 	}
 }
 
@@ -214,6 +246,19 @@ func BenchmarkSteady(b *testing.B) {
 // simpleRates deals the links out as fill does, each time for all jobs.
 func (w *world) simpleRates() []int64 {
 	rates, fixed, free := make([]int64, len(w.jobs)), make([]bool, len(w.jobs)), slices.Clone(w.cap)
+	part := func(i int) int64 {
+		j := &w.jobs[i]
+		if w.uneven == (cluster.Uneven{}) {
+			return unit
+		}
+		v := j.chance
+		for k := range w.jobs {
+			if o := &w.jobs[k]; o.active && o.rank == j.rank && o.sends < j.sends && j.meets(o) {
+				v += v * int64(w.uneven.Later) / 100
+			}
+		}
+		return v
+	}
 	for rank := range int32(len(w.jobs)) {
 		open := func(i int) bool { return w.jobs[i].active && w.jobs[i].rank == rank && !fixed[i] }
 		for {
@@ -221,7 +266,7 @@ func (w *world) simpleRates() []int64 {
 			for i := range w.jobs {
 				for _, u := range w.jobs[i].on {
 					if open(i) {
-						weight[u.link] += u.weight
+						weight[u.link] += scale(u.weight, part(i))
 					}
 				}
 			}
@@ -242,9 +287,9 @@ func (w *world) simpleRates() []int64 {
 				}
 			}
 			for _, i := range now {
-				rates[i], fixed[i] = level, true
+				rates[i], fixed[i] = scale(level, part(i)), true
 				for _, u := range w.jobs[i].on {
-					free[u.link] = max(0, free[u.link]-level*u.weight/unit)
+					free[u.link] = max(0, free[u.link]-rates[i]*u.weight/unit)
 				}
 			}
 		}
@@ -271,7 +316,7 @@ func TestFill(t *testing.T) {
 			j.First = time.Duration(r.IntN(3)) * s
 			jobs = append(jobs, j)
 		}
-		w := newWorld(links, jobs)
+		w := newWorld(unequal{links, cluster.Uneven{Later: n % 3 * 8, Varies: n % 2 * 30}}, jobs)
 		for k := 0; k < 300 && w.step(1<<60); k++ {
 			want := w.simpleRates()
 			for i := range w.jobs {

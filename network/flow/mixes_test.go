@@ -8,13 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/network"
 )
 
-// What was measured of jobs on a real link (gloo over TCP, 200 Mbit/s, strict priorities by DSCP; the last pass of each
-// mix) is predicted within 10 % with priorities and within 15.5 % without. An iteration's computing takes 3 ms more
-// than stated, and a MiB 46 ms. Mixes with a shift that nothing held are left out: they drift.
+// What was measured of jobs on a real link (gloo over TCP, 200 Mbit/s, strict priorities by DSCP; the mean of the last
+// pass of each mix) is predicted within 10 % with priorities and within 15 % without. An iteration's computing takes
+// 3 ms more than stated, and a MiB 46 ms. Mixes with a shift that nothing held are left out: they drift.
 func TestMeasuredMixes(t *testing.T) {
+	links := unequal{caps{1e9}, cluster.Uneven{Later: 17, Varies: 33}}
+
 	f, err := os.Open("testdata/mixes.csv")
 	if err != nil {
 		t.Fatal(err)
@@ -63,13 +66,15 @@ func TestMeasuredMixes(t *testing.T) {
 			jobs = append(jobs, j)
 		}
 		of, _ := strconv.Atoi(row[col["job"]])
-		got := Steady(caps{1e9}, jobs)[of-1].Seconds() * 1000
-		measured := number(row, "measured_median_ms")
+		got := Steady(links, jobs)[of-1].Seconds() * 1000
+		measured := number(row, "measured_mean_ms")
 		most := .10
 		if classes[0] == "-" {
-			most = .155
+			most = .15
 		}
-		if e := (got - measured) / measured; e < -most || e > most {
+		e := (got - measured) / measured
+		t.Logf("%s: predicted %.0f ms, measured %.0f (%+.1f %%)", key, got, measured, 100*e)
+		if e < -most || e > most {
 			t.Errorf("%s: predicted %.0f ms, measured %.0f (%+.0f %%)", key, got, measured, 100*e)
 		}
 		checked++

@@ -100,7 +100,7 @@ func pattern(links network.Links, jobs []Job) []time.Duration {
 		if events == mostEvents/2 {
 			half = w.mark()
 		}
-		if w.jobs[slow].count == last || w.now < w.latest() {
+		if w.uneven.Varies > 0 || w.jobs[slow].count == last || w.now < w.latest() {
 			continue
 		}
 		last = w.jobs[slow].count

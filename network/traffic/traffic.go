@@ -46,6 +46,9 @@ type Fabric struct {
 	Classes int // that switches keep apart; 0 or 1: none
 }
 
+// Uneven implements network.Unequal.
+func (f Fabric) Uneven() cluster.Uneven { return network.UnevenOf(f.Links) }
+
 // Policy gives each of the running jobs its treatment. It sees jobs in the order of their numbers.
 type Policy interface {
 	Name() string
