@@ -184,6 +184,7 @@ type Job struct {
 	Skew       Milli         `json:"skew,omitempty"`       // largest message / model size, in thousandths (Tiresias)
 	Traffic    Traffic       `json:"traffic,omitzero"`     // between its nodes
 	Hosts      []string      `json:"hosts,omitempty"`      // ... or between these (Network.Hosts)
+	Service    string        `json:"service,omitempty"`    // that lends, and of which it is a replica (Lender)
 }
 
 // Shares reports whether tasks of the job get shares of GPUs.

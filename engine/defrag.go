@@ -132,7 +132,7 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 		m.Text = "no move would help: " + e.parkedText(j)
 	case e.overQuota(j, e.leastMilli(j)).code != notRefused:
 		r := e.overQuota(j, e.leastMilli(j))
-		m.Text = "no move would help: " + e.refusalText(&r)
+		m.Text = "no move would help: " + r.text(e, j)
 	default:
 		m.Text = "no moves are looked for: others come before it, or it waits for more than room"
 	}

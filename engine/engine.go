@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/lending"
 	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -87,6 +88,7 @@ type Engine struct {
 	victims  preempt.Finder   // which jobs leave for which
 	speeds   speed.Book       // how fast they are there
 	links    links.Book       // how the network treats their traffic
+	lending  *lending.Book    // what services lend
 	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
 	plans    planState
@@ -176,7 +178,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
-	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e), Speeds: &e.speeds}
+	e.lending = lending.New(&e.st, &e.shapes)
+	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e), Speeds: &e.speeds,
+		Lending: e.lending}
 	rules := preempt.Rules{MinRuntime: cfg.MinRuntime}
 	for t := range cfg.Stop {
 		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend

@@ -40,6 +40,8 @@ const (
 	NodeChanged // a node is another than it was (Spare): its GPUs, or where it is in the network
 	JobReshaped // a job that runs has other tasks, or holds something else (Reshape)
 	Adopted     // a job runs of which the engine did not know (Record)
+	// the services that lend what they do not run are these from now on (Lenders)
+	LendersChanged
 )
 
 // Event is one fact. Which fields count depends on the type.
@@ -80,6 +82,8 @@ type Event struct {
 
 	Reshape *Reshape    `json:"reshape,omitempty"` // JobReshaped
 	Record  *job.Record `json:"record,omitempty"`  // Adopted
+
+	Lenders []cluster.Lender `json:"lenders,omitempty"` // LendersChanged
 }
 
 // NodeSize is what a node has for jobs besides GPUs, what they hold included.

@@ -66,7 +66,8 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	var tasks int32
 	ok := false
 	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
-		if allocs, tasks, ok = e.tryPlace(r, j); !ok && r.Reserved == nil && !s.Several() {
+		if allocs, tasks, ok = e.tryPlace(r, j); !ok && r.Reserved == nil && !s.Several() &&
+			!e.lending.Bars(j) {
 			s.Failed = e.epoch
 		}
 	}

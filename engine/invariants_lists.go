@@ -233,7 +233,7 @@ func (e *Engine) checkWork() error {
 		if err != nil || e.mode != sched.Skip && j != first || e.overQuota(j, e.leastMilli(j)).code != notRefused {
 			return
 		}
-		if e.fitsNow(j, e.shapes.At(j.Shape), nil) {
+		if e.fitsNow(e.anywhere(), j, e.shapes.At(j.Shape)) {
 			err = fmt.Errorf("job %d (mode %s) fits now and waits", j.Spec.ID, e.mode)
 		}
 	})

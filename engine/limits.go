@@ -182,6 +182,7 @@ func (e *Engine) bill(j *job.State, sign int64) {
 		}
 	}
 	e.w.Tree.Charge(q, m, j.Spec.Tier == cluster.Critical)
+	e.lending.Charge(j, sign)
 	if e.w.QueuesMatter {
 		e.limits.caps.Charge(q, int(j.User), m, int(sign))
 	}
@@ -235,6 +236,9 @@ func (e *Engine) fairRanks() {
 
 // overQuota says what forbids the job to hold m, if anything does.
 func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
+	if e.lending.Any() && !j.Booked() && e.lending.ShutsAll(j) {
+		return refusal{code: refusedLoan}
+	}
 	if !e.w.QueuesMatter {
 		return refusal{}
 	}
@@ -272,7 +276,7 @@ func (e *Engine) overQuota(j *job.State, m cluster.Milli) refusal {
 // lacksQuota reports whether quotas keep a job from starting at its smallest size: then the departure of others helps
 // wherever they are.
 func (e *Engine) lacksQuota(j *job.State) bool {
-	return e.w.QueuesMatter && e.overQuota(j, e.leastMilli(j)).code != notRefused
+	return (e.w.QueuesMatter || e.lending.Any()) && e.overQuota(j, e.leastMilli(j)).code != notRefused
 }
 
 // refusal is why a job could not start, in a form that costs nothing to keep.
@@ -290,11 +294,15 @@ const (
 	refusedRoom                 // no placement now
 	refusedBackfill             // it would delay a reservation
 	refusedQuota                // the queue tree, a cap or a budget
+	refusedLoan                 // services may have back what it would take
 )
 
-// refusalText says in words what a quota refused.
-func (e *Engine) refusalText(r *refusal) string {
-	if r.until > 0 {
+// text says in words what a quota refused a job, or why what services lend is not for it.
+func (r *refusal) text(e *Engine, j *job.State) string {
+	switch {
+	case r.code == refusedLoan:
+		return e.lending.Text(j)
+	case r.until > 0:
 		return r.quota.String() + "; the next period begins at " + e.clock(r.until)
 	}
 	return r.quota.String()

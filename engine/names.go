@@ -6,7 +6,7 @@ var eventNames = []string{"tick", "stopped", "start-failed", "node-up", "node-do
 	"queue-changed",
 	"submitted", "updated", "cancelled", "held", "started", "resized", "progress", "demoted", "defragment",
 	"node-asleep",
-	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted"}
+	"node-resized", "nodes-named", "node-changed", "job-reshaped", "adopted", "lenders-changed"}
 var actionNames = []string{"start", "preempt", "resize", "reject", "treat"}
 
 func (t EventType) String() string  { return job.NameOf(uint8(t), eventNames) }

@@ -162,6 +162,7 @@ func (e *Engine) loseJob(j *job.State, id int32, mask uint64) {
 // capacityChanged counts the GPUs that there are.
 func (e *Engine) capacityChanged() {
 	e.replan()
+	e.lending.Recount(e.jobs)
 	var m cluster.Milli
 	for i := range e.st.Nodes() {
 		n := &e.st.Nodes()[i]

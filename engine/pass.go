@@ -107,7 +107,7 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 // Most of those that backfill looks at are; the rest of try costs more than this.
 func (e *Engine) hopeless(g *pending.Group) bool {
 	id, ok := g.Shape()
-	if !ok || e.w.QueuesMatter || e.elastic > 0 || e.thorough || e.defrag.due {
+	if !ok || e.w.QueuesMatter || e.lending.Any() || e.elastic > 0 || e.thorough || e.defrag.due {
 		return false
 	}
 	s := e.shapes.Get(id)
@@ -171,7 +171,8 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 	least := e.leastMilli(j)
 	r := e.overQuota(j, least)
 	ask := e.candidate(p, j)
-	free := ask.Reserved == nil && !p.strict // nothing keeps it from what there is
+	anywhere := !e.lending.Bars(j)
+	free := ask.Reserved == nil && !p.strict && anywhere // nothing keeps it from what there is
 	deep := closed
 	if r.code == notRefused {
 		switch {
@@ -189,9 +190,9 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 			r.code = refusedRoom
 			if ask.Reserved != nil && e.fitsUnreserved(ask, j, s) {
 				deep, r.code = deeper, refusedBackfill
-			} else if !p.strict && j.Home == nil && !s.Several() {
-				// of several sets, where the first goes decides whether the next fits: that may change without
-				// a release
+			} else if !p.strict && anywhere && j.Home == nil && !s.Several() {
+				// what is lent is open to others of the shape; of several sets, where the first goes decides
+				// whether the next fits: that may change without a release
 				s.Failed = e.epoch
 			}
 		}
@@ -224,13 +225,13 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 
 // claims grows whenever a job that could not even preempt may be able to now:
 // when devices are released, and where queues matter also when a job gets some,
-// because its queue may then be one that borrows.
+// because its queue may then be one that borrows, or it may hold what services lend.
 func (e *Engine) claims() int64 { return e.epoch + e.lent }
 
 // gotMore notes that a job got devices.
 func (e *Engine) gotMore() {
 	e.fresh = e.fresh || e.line.Several() > 0
-	if e.w.QueuesMatter {
+	if e.w.QueuesMatter || e.lending.Any() {
 		e.lent++
 		e.fresh = e.fresh || e.line.Len() > 0
 	}

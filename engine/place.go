@@ -80,7 +80,7 @@ func (e *Engine) preferFree(r placement.Request, j *job.State, mark inventory.Ma
 		free, n, ok = e.findPlace(r, j)
 		e.st.Rollback(mark)
 	}
-	if !ok && r.Reserved == nil && r.Blocked == nil && !s.Several() {
+	if !ok && r.Reserved == nil && r.Blocked == nil && !s.Several() && !e.lending.Bars(j) {
 		e.leavers.NoteNoneFree(j.Shape)
 	}
 	if ok && (e.WakeTime(contested) > 0 || e.WakeTime(free) == 0) { // to wake a node takes longer than a grace period

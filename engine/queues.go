@@ -59,6 +59,7 @@ func (e *Engine) rebuildQueues(queues []cluster.Queue) {
 			e.st.Commit()
 		}
 	}
+	e.lending.Recount(e.jobs) // all that jobs hold was charged again
 	for _, j := range orphans {
 		if _, err := e.queueOf(j.Spec); j.State == job.Pending { // else it was rejected with another
 			e.reject(j, job.Impossible, err.Error())

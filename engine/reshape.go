@@ -179,7 +179,7 @@ func (e *Engine) onItsNodes(j *job.State) bool {
 }
 
 // amend takes over what of a spec may change while its job runs: its name, whether it comes back when it is stopped,
-// what it saves, and where it may be when it does.
+// what it saves, where it may be when it does, and whether it is a replica of a service that lends.
 func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	if spec == nil || spec.ID != j.Spec.ID {
 		return
@@ -187,7 +187,7 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	next := *j.Spec
 	next.Name, next.NoRequeue, next.Checkpoint = spec.Name, spec.NoRequeue, spec.Checkpoint
 	next.Nodes, next.Partitions, next.Topology = spec.Nodes, spec.Partitions, spec.Topology
-	next.PerNode, next.NodeLimits = spec.PerNode, spec.NodeLimits
+	next.PerNode, next.NodeLimits, next.Service = spec.PerNode, spec.NodeLimits, spec.Service
 	if _, text := e.check(&next); text != "" {
 		return
 	}
@@ -197,11 +197,13 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 		return // it may not be where it is
 	}
 	e.unlist(j)
+	e.lending.Charge(j, -1)
 	if j.Spec = &next; as.Shape != j.Shape {
 		j.Shape, j.Base = as.Shape, as.Shape
 		e.renewTarget(j)
 		e.replan()
 	}
+	e.lending.Charge(j, 1)
 	e.list(j)
 	e.watchKey(j)
 	e.epoch++ // it may be a victim now, or move

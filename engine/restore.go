@@ -82,6 +82,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.restorePlan(s)
 	e.defrag.round = s.Looked
 	e.links.Restore(s.Traffic, e.jobs)
+	e.lending.Replace(s.Lenders, e.jobs)
 	e.actions = nil
 	e.untouch()
 	return e, nil

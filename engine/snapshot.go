@@ -48,9 +48,15 @@ type Snapshot struct {
 	Looked cluster.Time       `json:"defrag_round,omitempty"` // the last round in which moves were looked for
 
 	// nodes of which Nodes says the size, whatever the configuration says
-	Resized []string          `json:"resized,omitempty"`
-	Changed []string          `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
-	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes, that jobs name
+	Resized []string `json:"resized,omitempty"`
+	Changed []string `json:"changed,omitempty"` // nodes that Nodes describes, whatever the configuration says
+	Named
+}
+
+// Named is what jobs name besides their queues and partitions.
+type Named struct {
+	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes
+	Lenders []cluster.Lender  `json:"lenders,omitempty"` // services that lend what they do not run
 }
 
 // PlanRecord is where a policy that plans is.
@@ -114,7 +120,7 @@ func (e *Engine) Common() Snapshot {
 		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked,
 		Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round,
-		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords()}
+		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords(), Named: Named{Lenders: e.lending.Lenders()}}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.Last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.Memo)}
 	}

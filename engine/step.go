@@ -91,6 +91,11 @@ func (e *Engine) handle(ev *Event) {
 	case NodesNamed:
 		e.shapes.Name(ev.Set)
 		return
+	case LendersChanged:
+		e.lending.Replace(ev.Lenders, e.jobs)
+		e.epoch++ // what kept a job from starting may do so no more
+		e.fresh = true
+		return
 	case Adopted:
 		e.adopt(ev.Record)
 		return

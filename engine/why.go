@@ -154,18 +154,25 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 		y.Text = "its memory is on " + x.Memory(j)
 	}
 	least := e.leastMilli(j)
-	if r := e.overQuota(j, least); r.code != notRefused {
-		y.Blockers = append(y.Blockers, e.refusalText(&r))
+	r := e.overQuota(j, least)
+	if r.code != notRefused && r.code != refusedLoan {
+		y.Blockers = append(y.Blockers, r.text(e, j))
 	}
-	reserved := e.resv.Limits(j, placement.Candidate)
-	fits := e.fitsNow(j, s, reserved)
-	switch free := e.fitsNow(j, s, nil); {
+	if text := e.lending.Text(j); text != "" {
+		y.Blockers = append(y.Blockers, text)
+	}
+	all := e.anywhere()
+	all.IgnoreLoans = true
+	beside := all
+	beside.Reserved = e.resv.Limits(j, placement.Candidate)
+	fits := e.fitsNow(beside, j, s)
+	switch free := e.fitsNow(all, j, s); {
 	case !free:
 		y.Blockers = append(y.Blockers, cmp.Or(x.Shunned(j, s), x.Suspended(j, e.leavesHomeAt(j)), x.Room(j, s)))
 		if text := x.Fragments(j, s); text != "" {
 			y.Blockers = append(y.Blockers, text)
 		}
-	case !fits && reserved != nil:
+	case !fits && beside.Reserved != nil:
 		y.Blockers = append(y.Blockers, "would delay a reservation: "+e.reservationText(j))
 	case len(y.Blockers) == 0 && len(before) > 0:
 		first := before[0]
@@ -189,10 +196,8 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	}
 }
 
-// fitsNow reports whether there is room for a job now, beside what is reserved.
-func (e *Engine) fitsNow(j *job.State, s *shape.Shape, reserved *placement.Slack) bool {
-	r := e.anywhere()
-	r.Reserved = reserved
+// fitsNow reports whether there is room for a job now.
+func (e *Engine) fitsNow(r placement.Request, j *job.State, s *shape.Shape) bool {
 	mark := e.st.Mark()
 	_, ok := e.find.Place(r, j, s, s.Min)
 	e.st.Rollback(mark)
@@ -412,6 +417,7 @@ func (e *Engine) windowFree(j *job.State, least cluster.Milli) cluster.Time {
 func (e *Engine) forget(v *job.State, sign int64) {
 	e.w.Tree.Charge(int(v.Queue), -sign*v.Milli, v.Spec.Tier == cluster.Critical)
 	e.limits.caps.Charge(int(v.Queue), int(v.User), -sign*v.Milli, int(-sign))
+	e.lending.Charge(v, -sign)
 }
 
 // clock writes an instant as the configuration wants it.

@@ -20,6 +20,7 @@ type scripted struct {
 	queue *cluster.Queue // changed settings
 	node  *cluster.Node  // as it is from then on
 	spec  []string       // what of a job's spec is another
+	lends *cluster.Lender
 }
 
 // takes reads the arguments of an event; nil: it takes none.
@@ -28,7 +29,7 @@ type takes func(p *parser, s *scripted, args []string) error
 // happening is a kind of event.
 type happening struct {
 	name   string
-	target string // kind of the second word: node, job or queue
+	target string // kind of the second word: node, job, queue or service
 	event  engine.Event
 	takes  takes
 }
@@ -48,6 +49,7 @@ var happenings = []happening{
 	{name: "reshape", target: "job", event: engine.Event{Type: engine.JobReshaped}, takes: (*parser).reshapeArgs},
 	{name: "update", target: "job", event: engine.Event{Type: engine.Updated}, takes: (*parser).updateArgs},
 	{name: "queue", target: "queue", event: engine.Event{Type: engine.QueueChanged}, takes: (*parser).queueArgs},
+	{name: "lend", target: "service", event: engine.Event{Type: engine.LendersChanged}, takes: (*parser).lendArgs},
 }
 
 // event reads `event TIME WHAT TARGET arguments`.
@@ -89,6 +91,9 @@ func (p *parser) happen(at cluster.Time, h happening, target string, args []stri
 			return err
 		}
 		s.queue = &q
+	case "service":
+		s.lends = &cluster.Lender{Service: target, Replica: &cluster.Job{Name: target, Tier: cluster.Critical,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}
 	}
 	if h.takes == nil && len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments; got %q", h.name, args[0])
@@ -104,6 +109,19 @@ func (p *parser) happen(at cluster.Time, h happening, target string, args []stri
 
 // queueArgs reads a queue's new settings.
 func (p *parser) queueArgs(s *scripted, args []string) error { return apply(s.queue, queueKeys, args) }
+
+// lenderKeys are what a service lends; its replicas are jobs of one task.
+var lenderKeys = []key[cluster.Lender]{
+	whole("replicas", 0, maxJobs, func(l *cluster.Lender) *int { return &l.Replicas }),
+	whole("gpus", 1, cluster.MaxGPUsPerNode, func(l *cluster.Lender) *int { return &l.Replica.Tasks[0].Request.GPUs }),
+	text("profile", func(l *cluster.Lender) *string { return &l.Replica.Tasks[0].Request.Profile }),
+	words("type", func(l *cluster.Lender) *[]string { return &l.Replica.GPUTypes }),
+	words("partition", func(l *cluster.Lender) *[]string { return &l.Replica.Partitions }),
+	toggle("servers", func(l *cluster.Lender) *bool { return &l.Servers }),
+}
+
+// lendArgs reads what a service lends.
+func (p *parser) lendArgs(s *scripted, args []string) error { return apply(s.lends, lenderKeys, args) }
 
 // gpuArgs reads which GPUs of a node it is about.
 func (p *parser) gpuArgs(s *scripted, args []string) error {
@@ -248,6 +266,7 @@ func (s *setup) script(ids []cluster.JobID, jobs []trace.Entry) []sim.Scripted {
 		specs[i] = &jobs[i].Job
 	}
 	queues := slices.Clone(s.spec.Queues)
+	var lenders []cluster.Lender
 	events := slices.Clone(s.events)
 	slices.SortStableFunc(events, func(a, b scripted) int { return int(min(1, max(-1, a.at-b.at))) })
 	for _, ev := range events {
@@ -276,6 +295,16 @@ func (s *setup) script(ids []cluster.JobID, jobs []trace.Entry) []sim.Scripted {
 			}
 			e := ev.event
 			e.Queues = slices.Clone(queues)
+			out = append(out, sim.Scripted{At: ev.at, Event: e})
+		case ev.lends != nil:
+			lenders = slices.DeleteFunc(slices.Clone(lenders), func(l cluster.Lender) bool {
+				return l.Service == ev.lends.Service
+			})
+			if ev.lends.Replicas > 0 {
+				lenders = append(lenders, *ev.lends)
+			}
+			e := ev.event
+			e.Lenders = lenders
 			out = append(out, sim.Scripted{At: ev.at, Event: e})
 		default:
 			out = append(out, sim.Scripted{At: ev.at, Event: ev.event})

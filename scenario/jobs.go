@@ -108,6 +108,7 @@ var jobKeys = []key[draft]{
 		return nil
 	}},
 	text("model", func(d *draft) *string { return &d.entry.Job.Model }),
+	text("service", func(d *draft) *string { return &d.entry.Job.Service }),
 	{name: "minspeed", set: func(d *draft, v string) error {
 		f, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(f > 0) || f > 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/lending"
 	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -25,6 +26,7 @@ type Request struct {
 	Avoid        *KeepOff            // nodes to avoid; nil: none
 	SkipSleeping bool                // do not place on powered-down nodes
 	IgnoreUsage  bool                // whether the job could ever fit: ignore temporary bounds
+	IgnoreLoans  bool                // place also where services may have back what they lend
 }
 
 // Around is what a search needs to know of jobs, besides the inventory.
@@ -41,7 +43,8 @@ type Finder struct {
 	World   *sched.World
 	Sharing cluster.Sharing
 	Around  Around
-	Speeds  *speed.Book // beside which jobs one does not go
+	Speeds  *speed.Book   // beside which jobs one does not go
+	Lending *lending.Book // where a job is not to start
 
 	demand inventory.Demand
 	wanted slicesWanted
@@ -51,6 +54,7 @@ type Finder struct {
 	memory any // for the placer, a *T
 	slacks [depths]Slack
 	key    []byte
+	closed inventory.ClassSet
 }
 
 // Slack is memory for the limits of the searches at a depth.
@@ -68,8 +72,22 @@ func (f *Finder) Place(r Request, j *job.State, s *shape.Shape, tasks int32) ([]
 		f.sets[0].Count = int(tasks)
 		sets = f.sets
 	}
-	f.site = Site{f: f, r: r, job: j, req: sets, allocs: f.found[:0], most: s.NodeBounds()}
+	f.site = Site{f: f, r: f.beside(r, j), job: j, req: sets, allocs: f.found[:0], most: s.NodeBounds()}
 	return f.placeStages(&f.site, s)
+}
+
+// beside closes to a job what services may have back. It is valid until the next search.
+func (f *Finder) beside(r Request, j *job.State) Request {
+	if !f.Lending.Any() || r.IgnoreUsage || r.IgnoreLoans {
+		return r
+	}
+	if f.closed = f.Lending.Closed(j); !f.closed.Empty() {
+		if r.Blocked != nil {
+			f.closed.Union(r.Blocked)
+		}
+		r.Blocked = &f.closed
+	}
+	return r
 }
 
 // PlaceAgain places the job where it was promised to run, if that is free. Plans are recomputed in
@@ -84,7 +102,8 @@ func (f *Finder) PlaceAgain(r Request, j *job.State, s *shape.Shape) ([]inventor
 	for i := range j.Plan {
 		a := &j.Plan[i]
 		node, set, n := int(a.Node), int(a.Set), int(a.Tasks)
-		if a.Share != 0 || !r.In.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n {
+		if a.Share != 0 || !r.In.Nodes()[node].TakesJobs() || site.Room(node, set, n) < n ||
+			f.Lending.Shuts(j, j.Plan[i:i+1]) {
 			r.In.Rollback(mark)
 			return nil, false
 		}
@@ -106,7 +125,7 @@ func (f *Finder) PlaceWithin(r Request, j *job.State, s *shape.Shape, tasks int3
 		sets = slices.Clone(sets)
 		sets[0].Count = int(tasks)
 	}
-	return f.placeStages(&Site{f: f, r: r, job: j, req: sets, home: d, most: s.NodeBounds()}, s)
+	return f.placeStages(&Site{f: f, r: f.beside(r, j), job: j, req: sets, home: d, most: s.NodeBounds()}, s)
 }
 
 // PlaceMore places additional tasks of a running job on awake nodes within a domain.
@@ -120,7 +139,7 @@ func (f *Finder) PlaceMore(r Request, j *job.State, s *shape.Shape, g *shape.Sta
 
 // placeHome puts a suspended job back where its memory is.
 func (f *Finder) placeHome(r Request, j *job.State, s *shape.Shape) ([]inventory.Alloc, bool) {
-	if !f.homeFits(r, j, s) {
+	if !f.homeFits(r, j, s) || !r.IgnoreLoans && f.Lending.Shuts(j, j.Home) {
 		return nil, false
 	}
 	for i := range j.Home {

@@ -118,7 +118,7 @@ type Departure struct {
 func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape) Departure {
 	way := f.removeFor(r, j, s)
 	if way.Fits {
-		way.Jobs = f.dropBack(j, way.Jobs)
+		way.Jobs = f.dropBack(j, way)
 	}
 	return way
 }
@@ -126,6 +126,11 @@ func (f *Finder) Find(r placement.Request, j *job.State, s *shape.Shape) Departu
 // removeFor removes victims until the job fits and leaves it placed, or leaves the
 // books as they were.
 func (f *Finder) removeFor(r placement.Request, j *job.State, s *shape.Shape) (way Departure) {
+	if f.places.Lending.Servers(j) {
+		if way = f.servers(r, j, s); way.Fits {
+			return way
+		}
+	}
 	straddled := false
 	for most := fewVictims; ; most = math.MaxInt {
 		victims := f.victims(j, s, most)
@@ -396,7 +401,8 @@ func (f *Finder) remove(v *job.State) {
 
 // dropBack returns those victims to the books that the job does not need after
 // all, the most valuable first; what is left is minimal.
-func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
+func (f *Finder) dropBack(j *job.State, way Departure) []*job.State {
+	removed, lending := way.Jobs, f.places.Lending
 	for i := len(removed) - 1; i >= 0; i-- {
 		v := removed[i]
 		if v.Hosted() && slices.Contains(removed, f.job(v.GuestOf-1)) {
@@ -406,7 +412,8 @@ func (f *Finder) dropBack(j *job.State, removed []*job.State) []*job.State {
 			continue
 		}
 		f.around.Charge(v, 1)
-		if f.world.QueuesMatter && (f.around.LacksQuota(j) || f.owes(removed, v) && !f.entitled(j)) {
+		lacks := f.around.LacksQuota(j) || lending.Shuts(j, way.Allocs)
+		if lacks || f.world.QueuesMatter && f.owes(removed, v) && !f.entitled(j) {
 			f.remove(v)
 			continue
 		}

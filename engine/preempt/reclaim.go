@@ -37,11 +37,11 @@ type Lent struct {
 // NewLent is lent nodes, by number, without jobs.
 func NewLent(nodes []int32) *Lent { return &Lent{nodes: nodes, loads: make([][]load, len(nodes))} }
 
-// Add adds what a job of a shape has on the nodes; false: nothing.
+// Add adds what a job of a shape has on the nodes; false: nothing. Without a shape it leaves with all that it has.
 func (l *Lent) Add(j *job.State, s *shape.Shape) (found bool) {
 	var on []int32
 	number := len(l.jobs)
-	shrinks := j.State == job.Running && !j.Resizing && s.Min < s.Max
+	shrinks := s != nil && j.State == job.Running && !j.Resizing && s.Min < s.Max
 	for i := range j.Allocs {
 		a := &j.Allocs[i]
 		if !slices.Contains(on, a.Node) {

@@ -19,6 +19,7 @@ func (b *Book) Earliest(j *job.State, now bool) (Window, bool) {
 	s, st := b.World.Shapes.At(j.Shape), b.World.Store
 	mark := st.Mark()
 	defer func() { st.Rollback(mark) }()
+	defer b.Find.Lending.Aside()()
 	r := b.anywhere()
 	single := s.Min == 1 && len(s.Sets) == 1
 	if now {
@@ -220,6 +221,7 @@ func (b *Book) apply(c *ending, jobs []*job.State, r *cluster.Request) bool {
 		allocs = j.Dest
 	}
 	st.ReleaseAll(allocs)
+	b.Find.Lending.Charge(j, -1)
 	for i := range allocs {
 		b.keepOff.Free(allocs[i].Node)
 		n := &st.Nodes()[allocs[i].Node]

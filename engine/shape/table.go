@@ -188,6 +188,23 @@ func (t *Table) SuitsOf(j *cluster.Job, r *cluster.Request) (suits inventory.Cla
 	return suits
 }
 
+// Reach is the classes on which GPUs of a job can be, and the milli-GPU of all of its tasks. No such job need be known.
+func (t *Table) Reach(j *cluster.Job) (classes inventory.ClassSet, milli cluster.Milli) {
+	for i := range j.Tasks {
+		r := &j.Tasks[i].Request
+		if r.GPUs == 0 {
+			continue
+		}
+		suits, each := t.SuitsOf(j, r), r.Milli()
+		if r.Profile != "" {
+			each = t.sliceMilli(&suits, r.Profile)
+		}
+		classes.Union(&suits)
+		milli += cluster.Milli(j.Tasks[i].Count) * each
+	}
+	return classes, milli
+}
+
 // A plan may place a job that asks for one GPU on a MIG instance (NVIDIA's MIG user guide; MISO)
 // given by Target.Slice. Such a job is never in line, and no placer is asked: it starts on its
 // instance as soon as that is free. If the instances of a GPU cannot be changed, the instance must
@@ -237,5 +254,8 @@ func shapeKey(buf []byte, j *cluster.Job) []byte {
 	}
 	str(j.Nodes)
 	str(j.Reservation)
+	if j.Service != "" {
+		str(j.Service)
+	}
 	return buf
 }
