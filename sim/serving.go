@@ -32,6 +32,7 @@ type Serving struct {
 	states []serviceState
 	gpus   []scale.GPUs
 	kept   residency
+	lend   bool // the engine knows what services lend
 	err    error
 }
 
@@ -176,6 +177,12 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 			return evs, err
 		}
 		s.tick = w.now
+		if list := s.lenders(); len(list) > 0 {
+			evs, s.lend = append(evs, engine.Event{Type: engine.LendersChanged, Lenders: list}), true
+		}
+	}
+	if s.lend && s.over() {
+		evs, s.lend = append(evs, engine.Event{Type: engine.LendersChanged}), false
 	}
 	for i := range s.states {
 		evs = w.cancelDrained(evs, &s.states[i])
@@ -194,6 +201,35 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 	}
 	s.last, s.tick = w.now, w.now.Add(s.Period)
 	return evs, s.err
+}
+
+// lenders are the services that lend what they do not run.
+func (s *Serving) lenders() (list []cluster.Lender) {
+	for k := range s.Services {
+		spec := &s.Services[k]
+		if spec.Lend.Within == 0 {
+			continue
+		}
+		first := scale.Kind{Share: spec.Variants[0].Share()}
+		if p, ok := s.Scaling[k].(scale.Planner); ok {
+			first = p.First(spec)
+		}
+		replica := replicaOf(spec, first)
+		list = append(list, cluster.Lender{Service: spec.Name, Replica: &replica, Replicas: spec.Replicas.Max,
+			Servers: scale.LendsServers(s.Scaling[k])})
+	}
+	return list
+}
+
+// replicaOf is the job of a replica.
+func replicaOf(spec *service.Service, kind scale.Kind) cluster.Job {
+	v := &spec.Variants[kind.Variant]
+	j := cluster.Job{Name: spec.Name, User: "services", Queue: spec.Queue, Tier: spec.Tier, Kind: cluster.Service,
+		Model: v.Name, GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Sized(kind.Share)}}}
+	if spec.Lend.Within > 0 {
+		j.Service = spec.Name
+	}
+	return j
 }
 
 // cancelDrained cancels the replicas that have finished what they computed.
@@ -267,12 +303,9 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 // addReplica submits a job for another replica.
 func (w *World) addReplica(k int, kind scale.Kind) engine.Event {
 	s := w.opt.Serving
-	spec := &s.Services[k]
-	v := &spec.Variants[kind.Variant]
 	id := cluster.JobID(len(w.jobs))
-	job := cluster.Job{ID: id, Submit: w.now, Name: spec.Name, User: "services", Queue: spec.Queue, Tier: spec.Tier,
-		Kind: cluster.Service, Model: v.Name, GPUTypes: v.GPUTypes,
-		Tasks: []cluster.TaskSet{{Count: 1, Request: v.Sized(kind.Share)}}}
+	job := replicaOf(&s.Services[k], kind)
+	job.ID, job.Submit = id, w.now
 	w.jobs = append(w.jobs, jobRun{entry: &trace.Entry{Job: job},
 		replica: &replicaRun{service: k, Kind: kind, number: -1}})
 	w.book.grow()

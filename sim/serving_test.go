@@ -227,6 +227,33 @@ func TestServingLends(t *testing.T) {
 	}
 }
 
+// TestServingLendsToThoseThatLeave: what a service lends is for jobs that can be taken back: best-effort jobs have it
+// and leave for the spike, a standard one has what is left besides, and another waits until the requests are over.
+func TestServingLendsToThoseThatLeave(t *testing.T) {
+	s := vision(1, 3)
+	s.Lend.Within = 30 * time.Second
+	load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute,
+		Spikes: []requests.Spike{{At: 10 * time.Minute, For: 5 * time.Minute, Times: 75}}}
+	var jobs []trace.Entry
+	for i, tier := range []cluster.Tier{cluster.BestEffort, cluster.BestEffort, cluster.Standard, cluster.Standard} {
+		jobs = append(jobs, trace.Entry{Run: time.Hour, Job: cluster.Job{ID: cluster.JobID(i), User: "ann",
+			Tier: tier, Submit: cluster.Time(time.Minute),
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}})
+	}
+	sv, out := serve(t, s, "hpa", load, jobs)
+	began := func(i int) time.Duration { return time.Duration(out.Run.Records[i].FirstStart) }
+	if began(0) != time.Minute || began(1) != time.Minute || began(2) != time.Minute {
+		t.Errorf("the first started at %v, %v and %v", began(0), began(1), began(2))
+	}
+	if began(3) < 20*time.Minute || began(3) > 25*time.Minute {
+		t.Errorf("the second standard job started at %v", began(3))
+	}
+	if got := &sv.Served[0]; got.Peak != 3 || got.Evicted > 0 || out.Run.Records[2].Preemptions > 0 {
+		t.Errorf("%d replicas at most, %d evicted; the standard job left %d times", got.Peak, got.Evicted,
+			out.Run.Records[2].Preemptions)
+	}
+}
+
 // TestNeighbours: a replica is as slow as the table says beside what is on its GPU, from when that comes until
 // it leaves.
 func TestNeighbours(t *testing.T) {

@@ -180,6 +180,12 @@ func Elsewhere(text string) (Policy, error) {
 // Batcher is a policy that goes with a batching rule, which services that name none get.
 type Batcher interface{ Batching() string }
 
+// LendsServers reports whether services lend whole servers under a policy.
+func LendsServers(p Policy) bool {
+	l, ok := p.(*lyra)
+	return ok && l.unit == 0
+}
+
 // kind is a policy that can be selected by name.
 type kind struct {
 	knobs.Kind
