@@ -34,7 +34,7 @@ func (s *Submission) Job() (cluster.Job, error) {
 		Checkpoint: cluster.Checkpoint{Interval: time.Duration(s.CheckpointInterval),
 			Cost:    time.Duration(s.CheckpointCost),
 			Restart: time.Duration(s.RestartCost), None: s.NoCheckpoint},
-		Topology: cluster.Topology{Required: s.Required}}
+		Topology: cluster.Topology{Required: s.Required}, Service: s.Lender()}
 	if err := s.names(&j); err != nil {
 		return j, err
 	}

@@ -11,3 +11,11 @@ type Replica struct {
 
 	Within time.Duration `json:"within_ns,omitempty" doc:"Jobs that make room for it have at most this time, however much their tier has"`
 }
+
+// Lender is the service of which a job is a replica, if that lends what it does not run; else "".
+func (s *Submission) Lender() string {
+	if s.Replica == nil || s.Replica.Within == 0 {
+		return ""
+	}
+	return s.Replica.Service
+}

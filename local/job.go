@@ -47,7 +47,7 @@ func (m *Machine) noteActions(b *engine.Batch, d *engine.Decision) {
 		case engine.Resize:
 			held := m.gpus.Held(&m.opt.Rules.Spec, a.Allocs)
 			if len(held) < len(info.Devices) {
-				m.loans.Ask(&j.Job, m.reclaimer(), engine.Checkpoint, m.grace(j), m.killWait(), b.Now)
+				m.loans.Ask(&j.Job, reclaimer(m.eng, m.jobs), engine.Checkpoint, m.grace(j), m.killWait(), b.Now)
 			}
 			info.Devices = held
 		case engine.Preempt:

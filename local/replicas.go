@@ -3,6 +3,8 @@
 package local
 
 import (
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/muster-gpu/muster/ask"
@@ -13,13 +15,20 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
+// Lender is a service that lends what it does not run.
+type Lender struct {
+	Owner    User
+	Replica  *ask.Submission // of the next replica
+	Replicas int             // the most that it may have
+}
+
 // LeastReturn is the shortest time within which jobs can be sure to have left.
 func (m *Machine) LeastReturn() time.Duration { return replicas.LeastReturn(m.killWait()) }
 
 // reclaimer is the oldest replica that waits, of a service that says within which time it has GPUs back; nil: none.
-func (m *Machine) reclaimer() (first *record.Job) {
-	for _, j := range m.jobs {
-		if r := j.Sub.Replica; r != nil && r.Within > 0 && m.eng.Record(j.ID).State <= engine.Placed &&
+func reclaimer(e *engine.Engine, jobs map[cluster.JobID]*job) (first *record.Job) {
+	for _, j := range jobs {
+		if j.Sub.Lender() != "" && e.Record(j.ID).State <= engine.Placed &&
 			(first == nil || j.ID < first.ID) {
 			first = &j.Job
 		}
@@ -46,6 +55,27 @@ func (m *Machine) Lent(u User, s *ask.Submission, n int) ([]int, error) {
 		return nil, err
 	}
 	return replicas.MakeRoom(e, spec, n, q.now), nil
+}
+
+// Lend has these services lend, and no others.
+func (m *Machine) Lend(list []Lender) error {
+	var lenders []cluster.Lender
+	for i := range list {
+		l := &list[i]
+		spec, err := m.jobOf(l.Replica, &l.Owner)
+		if err != nil {
+			return fmt.Errorf("service %s: %w", l.Replica.Replica.Service, err)
+		}
+		lenders = append(lenders, cluster.Lender{Service: l.Replica.Replica.Service, Replica: &spec,
+			Replicas: l.Replicas})
+	}
+	m.mu.RLock()
+	known := m.eng.Common().Lenders
+	m.mu.RUnlock()
+	if !reflect.DeepEqual(known, lenders) {
+		m.event(engine.Event{Type: engine.LendersChanged, Lenders: lenders})
+	}
+	return nil
 }
 
 // Loans are what services lend to jobs.

@@ -3,6 +3,7 @@
 package local
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -41,4 +42,44 @@ func TestReturnOverRestart(t *testing.T) {
 		loan.Back.Before(asked) {
 		t.Errorf("it got back %+v", loan)
 	}
+}
+
+// What a service lends, a best-effort job may have and a standard one may not, which is told why; the next daemon knows
+// it. A replica has it back.
+func TestLend(t *testing.T) {
+	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 2}}})
+	m, end := running(t, opt)
+	replica := func(s *ask.Submission) {
+		s.Tier, s.Replica = "critical", &ask.Replica{Service: "vision", Within: 20 * time.Second}
+	}
+	next := &ask.Submission{Command: []string{"true"}, Dir: t.TempDir(), GPUs: 1}
+	replica(next)
+	if err := m.Lend([]Lender{{Owner: self(t), Replica: next, Replicas: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	const forever = "sleep 100"
+	first, second := submit(t, m, forever), submit(t, m, forever)
+	until(t, m, first, show.StateRunning)
+	lent := submit(t, m, forever, func(s *ask.Submission) { s.Tier = "best-effort" })
+	until(t, m, lent, show.StateRunning)
+	end()
+	m, end = running(t, opt)
+	t.Cleanup(func() {
+		end()
+		m.jobs = nil
+		if err := m.sweep(); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, m, second, show.StatePending)
+	why, err := m.Why(t.Context(), second, nil)
+	if text := strings.Join(why.Blockers, "; "); err != nil || !strings.Contains(text,
+		"service vision lends 1 GPU of T4-16GB, which only best-effort and elastic jobs may have") {
+		t.Errorf("%v: %s", err, text)
+	}
+	until(t, m, submit(t, m, forever, replica), show.StateRunning)
+	if err := m.Act(t.Context(), first, "cancel", "test"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, m, second, show.StateRunning) // all replicas run: nothing is lent
 }

@@ -407,13 +407,14 @@ func TestServiceFromZero(t *testing.T) {
 // checkpoint once the service does not need the GPUs any more.
 func TestServiceLends(t *testing.T) {
 	t.Parallel()
-	s := startServing(t, "3xH100-80GB")
-	s.must("submit", "--name", "training", "--gpus", "1", "--", "sh", "-c", `
+	s := startServing(t, "3xH100-80GB", "stop: {best-effort: {how: checkpoint, grace: 1m}}\n")
+	const lowest = "best-effort"
+	s.must("submit", "--name", "training", "--tier", lowest, "--gpus", "1", "--", "sh", "-c", `
 		n=$(cat "$MUSTER_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
 		echo "from $n" >>runs
 		trap 'echo $n >"$MUSTER_CHECKPOINT_DIR/n"; exit 0' USR1
 		while :; do n=$((n+1)); sleep 0.05; done`)
-	s.must("submit", "--name", "stubborn", "--gpus", "1", "--", "sh", "-c",
+	s.must("submit", "--name", "stubborn", "--tier", lowest, "--gpus", "1", "--", "sh", "-c",
 		"trap '' USR1 TERM; while :; do sleep 0.05; done")
 	s.eventually("training runs", func() bool { return s.read("runs") == "from 0\n" })
 	s.refuses("vision", "replicas: {min: 1, max: 1}\nlend: {within: 1s}", "within 1s no job is sure to have left")
@@ -429,6 +430,10 @@ func TestServiceLends(t *testing.T) {
 	})
 	s.want(s.must("service", "show", "vision"), "what 2 more replicas would hold, to 2 jobs; back within 6s")
 	s.want(s.must("why", "1"), "service vision lends it GPUs until it needs them; then it has to leave within 6s")
+	s.must("submit", "--name", "firm", "--gpus", "1", "--", "sleep", "100")
+	s.want(s.must("why", "4"), "service vision lends 2 GPUs of H100-80GB, which only "+
+		"best-effort and elastic jobs may have until it needs them: 0 GPUs left for others, 1 GPU asked")
+	s.must("cancel", "4")
 	end := s.load("vision", 2)
 	s.answers("vision", 3)
 	if answered, others := end(); answered == 0 || len(others) > 0 {

@@ -79,6 +79,7 @@ func Read(row *store.Job) (*Job, error) {
 	if err := json.Unmarshal(row.Submission, &j.Sub); err != nil {
 		return nil, fmt.Errorf("stored job %d: %w", row.ID, err)
 	}
+	j.Spec.Service = j.Sub.Lender()
 	return j, nil
 }
 

@@ -38,10 +38,19 @@ type Scheduler interface {
 	GPUs() []scale.GPUs
 	// Lent lists the jobs that would make room if so many more replicas of a service came now.
 	Lent(s *Service, k scale.Kind, replicas int) ([]int, error)
+	// SetLenders says which services lend what they do not run.
+	SetLenders(list []Lender) error
 	// Slowed says what is left of a replica's speed beside those on its GPUs, as it was measured.
 	Slowed(job int, part float64)
 	// SetLent says in words, by job, which service lends it what it holds.
 	SetLent(by map[int]string)
+}
+
+// Lender is a service that lends what it does not run: of so many replicas, where the next is of a kind.
+type Lender struct {
+	Service  *Service
+	Kind     scale.Kind
+	Replicas int
 }
 
 // Store keeps the services.
@@ -145,6 +154,8 @@ type Controller struct {
 	wrote    *gateway.Config
 	bookedAt time.Time      // when batches were last booked to neighbours
 	lent     map[int]string // as the scheduler was last told
+	lenders  []Lender       // likewise
+	told     bool           // the scheduler knows which services lend
 }
 
 // running is a service with what is known of it.

@@ -41,6 +41,7 @@ type world struct {
 	lent     []int // jobs that would make room
 	wouldAdd int   // for so many replicas
 	lentBy   map[int]string
+	lenders  [][]Lender      // as they were told
 	slowed   map[int]float64 // by job: what is left of its speed
 }
 
@@ -197,6 +198,11 @@ func (w *world) PutKnown(_ context.Context, name string, k *Known) error {
 func (w *world) Lent(_ *Service, _ scale.Kind, replicas int) ([]int, error) {
 	w.wouldAdd = replicas
 	return w.lent, nil
+}
+
+func (w *world) SetLenders(list []Lender) error {
+	w.lenders = append(w.lenders, list)
+	return nil
 }
 
 func (w *world) Slowed(job int, part float64) { w.slowed[job] = part }

@@ -21,14 +21,16 @@ const (
 	lentPart  = 0.02
 )
 
-// lend finds out which jobs hold what services lend, and tells these jobs.
+// lend says which services lend, finds out which jobs hold what they lend, and tells these jobs.
 func (c *Controller) lend(now time.Time) {
 	by := map[int]string{}
+	var lenders []Lender
 	for _, name := range c.names() {
 		s := c.services[name]
 		if s.Lend.Within == 0 || s.deleted {
 			continue
 		}
+		lenders = append(lenders, Lender{&s.Service, s.first(), s.bounds().Max})
 		if !now.Before(s.lentNext) {
 			c.askLent(s, now)
 		}
@@ -37,9 +39,25 @@ func (c *Controller) lend(now time.Time) {
 				cluster.FormatDuration(s.Lend.Within))
 		}
 	}
+	c.tellLenders(lenders)
 	if !maps.Equal(by, c.lent) {
 		c.lent = by
 		c.opt.Scheduler.SetLent(by)
+	}
+}
+
+// tellLenders tells the scheduler which services lend, if that is something else than before.
+func (c *Controller) tellLenders(list []Lender) {
+	same := slices.EqualFunc(list, c.lenders, func(a, b Lender) bool {
+		return a.Service.Name == b.Service.Name && a.Service.Applied.Equal(b.Service.Applied) && a.Kind == b.Kind &&
+			a.Replicas == b.Replicas
+	})
+	if c.told && same {
+		return
+	}
+	c.lenders, c.told = list, true
+	if err := c.opt.Scheduler.SetLenders(list); err != nil {
+		c.opt.Log.Warn("what services lend is not kept for jobs that make room", "error", err)
 	}
 }
 

@@ -21,6 +21,9 @@ func TestLoans(t *testing.T) {
 		!strings.Contains(w.lentBy[71], "service vision lends it GPUs") {
 		t.Fatalf("%v, %d more replicas, %+v, %v", err, w.wouldAdd, v.Loans, w.lentBy)
 	}
+	if len(w.lenders) != 1 || w.lenders[0][0].Replicas != 3 || w.lenders[0][0].Service.Name != "vision" {
+		t.Errorf("the scheduler was told that these lend: %+v", w.lenders)
+	}
 	asked := w.now
 	w.mu.Lock()
 	w.jobs[1].Loan = &show.Loan{Jobs: []int{70}, Asked: asked, Back: asked.Add(21 * time.Second),
@@ -43,6 +46,9 @@ func TestLoans(t *testing.T) {
 	}
 	w.apply(c, text("serve", 1, 1)+"lend: {within: 20s}\n")
 	w.pass(c, 3*time.Second)
+	if l := w.lenders[len(w.lenders)-1]; len(l) != 1 || l[0].Replicas != 1 {
+		t.Errorf("the scheduler was told that these lend: %+v", l)
+	}
 	if v, err = c.Service("vision"); err != nil || !strings.Contains(strings.Join(v.Why, "\n"), "it lends nothing") {
 		t.Errorf("%v %q", err, v.Why)
 	}

@@ -225,6 +225,18 @@ func (x *Machine) Lent(s *control.Service, k scale.Kind, replicas int) ([]int, e
 	return x.m.Lent(owner, submission(&s.Service, s.Generation, k, 1), replicas)
 }
 
+// SetLenders says which services lend what they do not run.
+func (x *Machine) SetLenders(list []control.Lender) error {
+	var lenders []local.Lender
+	for _, l := range list {
+		owner := account.UserNamed(l.Service.Owner)
+		owner.Trusted = l.Service.Trusted
+		lenders = append(lenders, local.Lender{Owner: owner, Replicas: l.Replicas,
+			Replica: submission(&l.Service.Service, l.Service.Generation, l.Kind, 1)})
+	}
+	return x.m.Lend(lenders)
+}
+
 // Slowed says what is left of a replica's speed beside those on its GPUs, as it was measured.
 func (x *Machine) Slowed(job int, part float64) { x.m.Slowed(job, part) }
 
