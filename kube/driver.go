@@ -113,6 +113,7 @@ type Driver struct {
 	lifts    lifts
 	claims   *claims.Claims
 	aside    asides
+	lenders  bool // others may lend than the engine knows
 
 	work    chan func(context.Context)
 	workers sync.WaitGroup
@@ -209,6 +210,9 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	}()
 	if err := d.arrive(ctx); err != nil {
 		return err
+	}
+	if d.opt.Lenders != nil {
+		d.opt.Lenders.Watch(func() { d.inbox.Put(func() { d.lenders = true }) })
 	}
 	d.ready.Store(true)
 	d.opt.Observe.Leading(true)
@@ -336,7 +340,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
 	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesDirty || d.setsAt || d.queues.Dirty() ||
-		d.stale != ""
+		d.lenders || d.stale != ""
 }
 
 // outdated reports whether the engine is to be renewed now: it has heard all that it was to hear before, also what came
@@ -369,6 +373,9 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	}
 	if d.queues.Dirty() {
 		events = append(events, d.queueEvents()...)
+	}
+	if d.lenders {
+		events = append(events, d.lenderEvents()...)
 	}
 	d.statusDirty = d.statusDirty || len(d.dirty) > 0
 	for g := range d.holding {

@@ -152,6 +152,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 		Tasks:     taskSets(pods),
 		NoPreempt: g.neverPreempts(first), Checkpoint: cluster.Checkpoint{Interval: t.Saves}}
 	j.Model, j.MinSpeed, j.Traffic = t.Sharer.Model, t.Sharer.Least, t.Traffic
+	j.Service = d.opt.lender(first)
 	return j, nil
 }
 

@@ -1,11 +1,15 @@
 package kube
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -13,6 +17,11 @@ import (
 type Lenders interface {
 	// Within is that time for the service whose replica a pod is; 0: it promises none.
 	Within(p *v1.Pod) time.Duration
+	// Lending are the services that lend, and Service is that whose replica a pod is; "": none lends.
+	Lending() []cluster.Lender
+	Service(p *v1.Pod) string
+	// Watch has a function called whenever one of these may be another.
+	Watch(changed func())
 	// Returned tells that a replica's pod has what other gangs made room for, so long after these were asked.
 	Returned(p *v1.Pod, took time.Duration)
 }
@@ -20,6 +29,27 @@ type Lenders interface {
 // returnMargin is the part of the time within which a service has something back that is not the leaving pods': for
 // all that happens before and after.
 const returnMargin = 2 * time.Second
+
+// lender is the service that lends whose replica a pod is; "": none.
+func (o *Options) lender(p *v1.Pod) string {
+	if o.Lenders == nil {
+		return ""
+	}
+	return o.Lenders.Service(p)
+}
+
+// lenderEvents tell the engine which services lend, and which gangs are their replicas.
+func (d *Driver) lenderEvents() []engine.Event {
+	d.lenders = false
+	var list []loans.Gang
+	for _, id := range slices.Sorted(maps.Keys(d.byID)) {
+		g := d.byID[id]
+		if spec := d.eng.Spec(id); spec != nil && len(g.pods) > 0 {
+			list = append(list, loans.Gang{Spec: spec, Service: d.opt.lender(g.sorted()[0].obj)})
+		}
+	}
+	return loans.ServiceEvents(d.opt.Lenders.Lending(), list, func(spec *cluster.Job) { d.byID[spec.ID].spec = spec })
+}
 
 // askBack notes that a gang leaves for a replica of a service, and returns how long the gang has, of the grace of its
 // tier.
@@ -33,7 +63,7 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 	if within == 0 {
 		return a.Grace
 	}
-	if d.askedSince(replica, pod).IsZero() {
+	if replica.askedSince(&d.opt, pod).IsZero() {
 		replica.askedBack = d.opt.Now()
 		d.noteFor(pod, terms.AnnotationAsked, replica.askedBack.Format(time.RFC3339Nano))
 	}
@@ -42,13 +72,13 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 
 // askedSince is when others were first told to make room for a gang, perhaps by a scheduler before this one; zero: none
 // was, or what they made is counted.
-func (d *Driver) askedSince(g *gang, first *v1.Pod) time.Time {
-	if g.askedBack.IsZero() && !g.hasBack && d.opt.Seal.Holds(first, terms.AnnotationAsked) {
+func (g *gang) askedSince(opt *Options, first *v1.Pod) time.Time {
+	if g.askedBack.IsZero() && !g.hasBack && opt.Seal.Holds(first, terms.AnnotationAsked) {
 		text := first.Annotations[terms.AnnotationAsked]
 		counted := first.Annotations[terms.AnnotationReturned] == text &&
-			d.opt.Seal.Holds(first, terms.AnnotationReturned)
+			opt.Seal.Holds(first, terms.AnnotationReturned)
 		at, err := time.Parse(time.RFC3339Nano, text)
-		if now := d.opt.Now(); err == nil && at.Before(now) && !counted {
+		if now := opt.Now(); err == nil && at.Before(now) && !counted {
 			g.askedBack = at
 		}
 	}
@@ -61,7 +91,7 @@ func (d *Driver) returned(g *gang, at time.Time) {
 		return
 	}
 	first := g.sorted()[0].obj
-	if since := d.askedSince(g, first); !since.IsZero() {
+	if since := g.askedSince(&d.opt, first); !since.IsZero() {
 		d.opt.Lenders.Returned(first, max(0, at.Sub(since)))
 		d.noteFor(first, terms.AnnotationReturned, since.Format(time.RFC3339Nano))
 	}

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
@@ -21,11 +23,25 @@ import (
 
 // promising is a service that has what it lent within a time.
 type promising struct {
-	within time.Duration
-	took   []time.Duration
+	within  time.Duration
+	took    []time.Duration
+	lending []cluster.Lender // pods called by their service are its replicas
 }
 
 func (p *promising) Within(*v1.Pod) time.Duration { return p.within }
+
+func (p *promising) Lending() []cluster.Lender { return p.lending }
+
+func (p *promising) Service(pod *v1.Pod) string {
+	for i := range p.lending {
+		if p.lending[i].Service == pod.Labels["app"] {
+			return p.lending[i].Service
+		}
+	}
+	return ""
+}
+
+func (p *promising) Watch(func()) {}
 
 func (p *promising) Returned(_ *v1.Pod, took time.Duration) { p.took = append(p.took, took) }
 
@@ -133,5 +149,33 @@ func TestReturnFoundBound(t *testing.T) {
 	maps.Copy(obj.Annotations, notes)
 	if service, notes = found(obj); len(service.took) != 0 || len(notes) != 0 {
 		t.Errorf("what is counted took %v; %v is written", service.took, notes)
+	}
+}
+
+// TestLenders: what a service lends, pods have that can be evicted at any time, and others wait for what is left
+// besides. Replicas count also where it is known only later that they are some.
+func TestLenders(t *testing.T) {
+	pod := func(name, tier string, gpus int) *v1.Pod {
+		return controlplane.Pod(name, gpus, map[string]string{"app": name, terms.LabelTier: tier})
+	}
+	service := &promising{within: 20 * time.Second}
+	d, _ := stillWith(t, 1, func(opt *Options) { opt.Lenders = service }, pod("chat", "critical", 4))
+	service.lending = []cluster.Lender{{Service: "chat", Replicas: 2,
+		Replica: &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}}}
+	d.lenders = true
+	steps(t, d)
+	if l := d.eng.Common().Lenders; len(l) != 1 || l[0].Replica.GPUs() != 4 ||
+		d.eng.Spec(d.pods[pidOf(d, "chat")].gang.id).Service != "chat" {
+		t.Fatalf("the engine knows %+v", l)
+	}
+	for i, p := range []*v1.Pod{pod("standard", "standard", 1), pod("lowest", "best-effort", 2), pod("chat", "critical", 4)} {
+		p.UID = types.UID(fmt.Sprintf("%s-more-%d", p.Name, i))
+		p.Name += "-more"
+		d.podChanged(p)
+		steps(t, d)
+		g := d.pods[p.UID].gang
+		if waits := d.eng.Record(g.id).State == engine.Pending; waits != (i == 0) {
+			t.Errorf("%s: waits %v, %v", p.Name, waits, d.eng.Why(g.id).Blockers)
+		}
 	}
 }

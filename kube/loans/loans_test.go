@@ -1,6 +1,7 @@
 package loans
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -72,5 +73,33 @@ func TestDue(t *testing.T) {
 	}
 	if none := New(nil); none.Due(at) || none.Next() != cluster.Never {
 		t.Error("due without loans")
+	}
+}
+
+// The engine is told which services lend, and of gangs whose spec says something else whose replicas they are; what the
+// next replica asks for is what the newest asks for, or else what the service says.
+func TestServiceEvents(t *testing.T) {
+	gang := func(id, gpus int, was, is string) Gang {
+		return Gang{Spec: &cluster.Job{ID: cluster.JobID(id), Service: was,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}, Service: is}
+	}
+	stated := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1}}}}
+	list := []cluster.Lender{{Service: "a/x", Replica: stated, Replicas: 3},
+		{Service: "a/y", Replica: stated, Replicas: 2}}
+	gangs := []Gang{gang(3, 2, "", "a/x"), gang(1, 4, "a/x", "a/x"), gang(2, 1, "", ""), gang(4, 1, "a/z", "")}
+	var told []string
+	events := ServiceEvents(list, gangs, func(spec *cluster.Job) {
+		told = append(told, fmt.Sprintf("%d:%s", spec.ID, spec.Service))
+	})
+	if !slices.Equal(told, []string{"3:a/x", "4:"}) || len(events) != 3 || gangs[0].Spec.Service != "" {
+		t.Fatalf("%v, %+v", told, events)
+	}
+	last := &events[2]
+	if last.Type != engine.LendersChanged || last.Lenders[0].Replica.GPUs() != 2 || last.Lenders[1].Replica != stated ||
+		list[0].Replica != stated {
+		t.Errorf("%+v", last.Lenders)
+	}
+	if events[0].Type != engine.Updated || events[0].Spec.Service != "a/x" || events[1].Spec.Service != "" {
+		t.Errorf("%+v", events)
 	}
 }

@@ -2,6 +2,8 @@ package services
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/kube/services/load"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/scale"
 	"github.com/muster-gpu/muster/serving/tally"
 )
 
@@ -58,6 +61,7 @@ type lender struct {
 	pods    labels.Selector
 	within  time.Duration
 	service types.UID
+	name    string
 }
 
 // count adds what became of requests in a period.
@@ -94,20 +98,30 @@ func (r *Room) show(s *running, f *fleet, wanted []int) {
 // lend notes which pods are of services that lend, and forgets figures of services that are gone.
 func (r *Room) lend(list []*running) {
 	var all []lender
+	var lending []cluster.Lender
 	there := map[types.UID]bool{}
 	for _, s := range list {
 		there[s.object.UID] = s.err == nil
+		if l := s.lender(); l != nil {
+			lending = append(lending, *l)
+		}
 		for _, o := range s.parts {
 			if o == nil || s.spec.Lend.Within == 0 || s.taken != nil {
 				continue
 			}
 			if pods, err := labels.Parse(o.selector); err == nil && o.selector != "" {
-				all = append(all, lender{s.object, pods, s.spec.Lend.Within, s.object.UID})
+				all = append(all, lender{s.object, pods, s.spec.Lend.Within, s.object.UID,
+					s.object.Namespace + "/" + s.spec.Name})
 			}
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if !reflect.DeepEqual(r.lending, lending) || !slices.EqualFunc(r.lenders, all, lender.same) {
+		if r.lending = lending; r.changed != nil {
+			defer r.changed()
+		}
+	}
 	r.lenders = all
 	for i := range r.early {
 		r.returned(r.early[i].pod, r.early[i].took)
@@ -118,6 +132,47 @@ func (r *Room) lend(list []*running) {
 			delete(r.shown, uid)
 			delete(r.returns, uid)
 		}
+	}
+}
+
+// lender is a service that lends, for the scheduler; nil: it lends nothing.
+func (s *running) lender() *cluster.Lender {
+	i := slices.IndexFunc(s.parts, func(o *object) bool { return o != nil })
+	if s.err != nil || s.taken != nil || s.spec.Lend.Within == 0 || i < 0 {
+		return nil
+	}
+	v := &s.spec.Variants[i]
+	return &cluster.Lender{Service: s.object.Namespace + "/" + s.spec.Name, Replicas: s.spec.Replicas.Max,
+		Replica: &cluster.Job{GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Request}}},
+		Servers: scale.LendsServers(s.policy)}
+}
+
+// same reports whether two lenders have the same pods.
+func (l lender) same(o lender) bool { return l.name == o.name && l.pods.String() == o.pods.String() }
+
+// Lending are the services that lend.
+func (r *Room) Lending() []cluster.Lender {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lending
+}
+
+// Service is the service that lends whose replica a pod is; "": none.
+func (r *Room) Service(p *v1.Pod) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l := r.of(p); l != nil {
+		return l.name
+	}
+	return ""
+}
+
+// Watch has a function called whenever other services lend, or have other pods.
+func (r *Room) Watch(changed func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed = changed; r.known {
+		changed()
 	}
 }
 

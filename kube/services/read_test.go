@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/service"
 )
 
@@ -121,16 +122,28 @@ variants:
 	}
 }
 
-// TestEarlyReturn: what a replica had back before it was known which services lend counts once that is known.
+// TestEarlyReturn: what a replica had back before it was known which services lend counts once that is known. The
+// scheduler is told when it is, and not again while they stay the same.
 func TestEarlyReturn(t *testing.T) {
 	r := New(Options{})
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: map[string]string{"app": "chat"}}}
 	o := &object{kind: deployments, version: "v1", selector: "app=chat",
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "chat", UID: "u"}}
-	s := &running{object: o, parts: []*object{o}, spec: service.Service{Lend: service.Lend{Within: 5 * time.Second}}}
+	spec := service.Service{Name: "chat", Lend: service.Lend{Within: 5 * time.Second},
+		Replicas: service.Replicas{Max: 4}, Variants: []service.Variant{{Request: cluster.Request{GPUs: 2}}}}
+	s := &running{object: o, parts: []*object{o}, spec: spec}
+	told := 0
+	r.Watch(func() { told++ })
 	r.Returned(pod, 7*time.Second)
+	if name := r.Service(pod); name != "" {
+		t.Errorf("it is a replica of %q before that is known", name)
+	}
 	for range 2 {
 		r.lend([]*running{s})
+	}
+	if l := r.Lending(); told != 1 || len(l) != 1 || l[0].Replicas != 4 || l[0].Replica.GPUs() != 2 || l[0].Servers ||
+		l[0].Service != "ns/chat" || r.Service(pod) != "ns/chat" {
+		t.Errorf("told %d times: %+v", told, l)
 	}
 	r.Returned(pod, 3*time.Second)
 	if got := r.returns["u"]; got.Number != 2 || got.Late != 1 || got.Longest != 7 || got.took != 10 {

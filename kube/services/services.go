@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/services/load"
@@ -70,7 +71,9 @@ type Room struct {
 
 	mu      sync.Mutex // the fields that follow are for others, too
 	lenders []lender
-	known   bool // which services lend
+	lending []cluster.Lender
+	changed func() // called when others lend; nil: nothing is
+	known   bool   // which services lend
 	early   []early
 	shown   map[types.UID]figures // by the object that is annotated
 	returns map[types.UID]returns
