@@ -168,7 +168,8 @@ func TestLenders(t *testing.T) {
 		d.eng.Spec(d.pods[pidOf(d, "chat")].gang.id).Service != "chat" {
 		t.Fatalf("the engine knows %+v", l)
 	}
-	for i, p := range []*v1.Pod{pod("standard", "standard", 1), pod("lowest", "best-effort", 2), pod("chat", "critical", 4)} {
+	more := []*v1.Pod{pod("standard", "standard", 1), pod("lowest", "best-effort", 2), pod("chat", "critical", 4)}
+	for i, p := range more {
 		p.UID = types.UID(fmt.Sprintf("%s-more-%d", p.Name, i))
 		p.Name += "-more"
 		d.podChanged(p)
