@@ -6,7 +6,6 @@
 package flow
 
 import (
-	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -49,6 +48,7 @@ type run struct {
 	begun  time.Duration
 	next   time.Duration // next event
 	active bool          // it transmits
+	asks   bool          // it is in what is asked of links
 	over   bool          // its transmission of this iteration has ended
 	left   int64         // bytes
 	rate   int64
@@ -81,6 +81,7 @@ type world struct {
 	order   []int32  // jobs by class
 	users   [][]user // of each link
 	cap     []int64
+	asked   []int64 // by link: what the jobs that transmit could take at most
 	free    []int64
 	weight  []int64 // of the jobs that are not frozen
 	level   []int64 // rate at which a link is full
@@ -90,7 +91,7 @@ type world struct {
 	round   int32   // of filling
 	inRound []int32 // by link: the last round that concerned it
 	// scratch
-	links, class, inUse, fixed, touched []int32
+	links, class, open, inUse, fixed, touched []int32
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
@@ -118,12 +119,13 @@ func newWorld(links network.Links, jobs []Job) *world {
 		w.order = append(w.order, int32(i))
 		j.begin(j.First, 0)
 	}
-	w.own()
+	w.asked = make([]int64, len(ids))
+	w.scarce()
 	w.narrow()
-	w.users = make([][]user, len(w.cap))
+	w.users = make([][]user, len(ids))
 	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
-	w.free, w.weight, w.level = make([]int64, len(w.cap)), make([]int64, len(w.cap)), make([]int64, len(w.cap))
-	w.inRound = make([]int32, len(w.cap))
+	w.free, w.weight, w.level = make([]int64, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
+	w.inRound = make([]int32, len(ids))
 	for k, i := range w.order {
 		j := &w.jobs[i]
 		if k > 0 {
@@ -157,32 +159,18 @@ func weight(bytes, size int64) int64 {
 	return max(1, int64(math.Ceil(float64(bytes)/float64(size)*unit)))
 }
 
-// own replaces links that carry all of their jobs at once by one of each job's own, which is as slow as its slowest: so
-// jobs that do not slow each other there have nothing to do with each other.
-func (w *world) own() {
-	asked, users := make([]int64, len(w.cap)), make([]int, len(w.cap))
+// scarce leaves out links that carry all of their jobs at once: no job is slowed there.
+func (w *world) scarce() {
 	for i := range w.jobs {
 		for _, u := range w.jobs[i].on {
-			asked[u.link] += most(w.jobs[i].best, u.weight)
-			users[u.link]++
+			w.asked[u.link] += most(w.jobs[i].best, u.weight)
 		}
 	}
-	plenty := func(u use) bool { return users[u.link] > 1 && asked[u.link] <= w.cap[u.link] }
 	for i := range w.jobs {
 		j := &w.jobs[i]
-		if len(j.on) == 0 {
-			continue
-		}
-		slowest := slices.MinFunc(j.on, func(a, b use) int {
-			return cmp.Compare(share(w.cap[a.link], a.weight), share(w.cap[b.link], b.weight))
-		})
-		alone := plenty(slowest)
-		if j.on = slices.DeleteFunc(j.on, plenty); alone {
-			j.on = append(j.on, use{int32(len(w.cap)), slowest.weight})
-			w.cap = append(w.cap, w.cap[slowest.link])
-			users = append(users, 1)
-		}
+		j.on = slices.DeleteFunc(j.on, func(u use) bool { return w.asked[u.link] <= w.cap[u.link] })
 	}
+	clear(w.asked)
 }
 
 // most is what a rate takes of a link, rounded up.
@@ -294,7 +282,8 @@ func (j *run) end(now time.Duration) {
 }
 
 // fill deals the links out again after some jobs began or ended to transmit. Classes before theirs keep their rates,
-// and so do jobs that share no link with them, directly or through others that transmit.
+// and so do jobs that share no link with them, directly or through others that transmit. A link that carries at once
+// all that transmit, and did before, does not count.
 func (w *world) fill() {
 	first := w.jobs[w.changed[0]].rank
 	for _, i := range w.changed {
@@ -308,11 +297,14 @@ func (w *world) fill() {
 		}
 		j.round = w.round
 		for _, u := range j.on {
-			if w.inRound[u.link] != w.round {
+			if w.inRound[u.link] != w.round && (w.asked[u.link] > w.cap[u.link] || w.uneven != cluster.Uneven{}) {
 				w.inRound[u.link] = w.round
 				w.links = append(w.links, u.link)
 			}
 		}
+	}
+	for _, i := range w.changed {
+		w.ask(&w.jobs[i], true)
 	}
 	for _, i := range w.changed {
 		reach(&w.jobs[i])
@@ -330,18 +322,36 @@ func (w *world) fill() {
 			}
 		}
 	}
+	for _, i := range w.changed {
+		w.ask(&w.jobs[i], w.jobs[i].active)
+	}
 	for from := w.firstOf(first); from < len(w.order); {
 		rank := w.jobs[w.order[from]].rank
 		w.class = w.class[:0]
 		for ; from < len(w.order) && w.jobs[w.order[from]].rank == rank; from++ {
 			j := &w.jobs[w.order[from]]
-			if j.active && w.inRound[j.on[0].link] == w.round {
+			if j.active && j.round == w.round {
 				w.class = append(w.class, w.order[from])
 			}
 		}
 		w.fillClass()
 		for _, i := range w.class {
 			w.setRate(&w.jobs[i])
+		}
+	}
+}
+
+// ask books what a job could take of its links, or that it does not.
+func (w *world) ask(j *run, asks bool) {
+	if j.asks == asks {
+		return
+	}
+	j.asks = asks
+	for _, u := range j.on {
+		if m := most(j.best, u.weight); asks {
+			w.asked[u.link] += m
+		} else {
+			w.asked[u.link] -= m
 		}
 	}
 }
@@ -368,8 +378,8 @@ func (w *world) setRate(j *run) {
 	j.next = w.now + network.Takes(j.left, j.rate)
 }
 
-// fillClass raises the rates of the jobs of one class together until a link is full, fixes those that pass it, and goes
-// on.
+// fillClass raises the rates of the jobs of one class together until one is as fast as alone, or a link is full; fixes
+// it, or those that pass the link; and goes on.
 func (w *world) fillClass() {
 	w.deal()
 	w.inUse = w.inUse[:0]
@@ -377,6 +387,9 @@ func (w *world) fillClass() {
 		j := &w.jobs[i]
 		j.frozen = false
 		for _, u := range j.on {
+			if w.inRound[u.link] != w.round {
+				continue
+			}
 			if w.weight[u.link] == 0 {
 				w.inUse = append(w.inUse, u.link)
 			}
@@ -386,7 +399,8 @@ func (w *world) fillClass() {
 	for _, l := range w.inUse {
 		w.level[l] = share(w.free[l], w.weight[l])
 	}
-	for open := len(w.class); open > 0; open -= len(w.fixed) {
+	w.open = append(w.open[:0], w.class...)
+	for len(w.open) > 0 {
 		level := int64(math.MaxInt64)
 		n := 0
 		for _, l := range w.inUse {
@@ -396,6 +410,9 @@ func (w *world) fillClass() {
 				n++
 			}
 		}
+		for _, i := range w.open {
+			level = min(level, w.jobs[i].bound())
+		}
 		w.inUse, w.fixed, w.touched = w.inUse[:n], w.fixed[:0], w.touched[:0]
 		rank := w.jobs[w.class[0]].rank
 		for _, l := range w.inUse {
@@ -403,18 +420,30 @@ func (w *world) fillClass() {
 				continue
 			}
 			for _, u := range w.users[l] {
-				if j := &w.jobs[u.job]; j.active && !j.frozen && j.rank == rank {
-					j.fresh, j.frozen = scale(level, j.ratio), true
-					w.fixed = append(w.fixed, u.job)
+				if j := &w.jobs[u.job]; j.active && j.rank == rank {
+					j.frozen = true
 				}
 			}
 		}
+		n = 0
+		for _, i := range w.open {
+			if j := &w.jobs[i]; j.frozen || j.bound() == level {
+				j.fresh, j.frozen = scale(level, j.ratio), true
+				w.fixed = append(w.fixed, i)
+				continue
+			}
+			w.open[n] = i
+			n++
+		}
+		w.open = w.open[:n]
 		for _, i := range w.fixed {
 			j := &w.jobs[i]
 			for _, u := range j.on {
-				w.weight[u.link] -= scale(u.weight, j.ratio)
-				w.take(u.link, j.fresh, u.weight)
-				w.touched = append(w.touched, u.link)
+				if w.inRound[u.link] == w.round {
+					w.weight[u.link] -= scale(u.weight, j.ratio)
+					w.take(u.link, j.fresh, u.weight)
+					w.touched = append(w.touched, u.link)
+				}
 			}
 		}
 		for _, l := range w.touched {
@@ -423,6 +452,14 @@ func (w *world) fillClass() {
 			}
 		}
 	}
+}
+
+// bound is the level at which a job is as fast as alone.
+func (j *run) bound() int64 {
+	if j.ratio == unit {
+		return j.best
+	}
+	return int64(float64(j.best) / float64(j.ratio) * unit)
 }
 
 // deal says how the rates of the jobs of the class are to one another.

@@ -243,9 +243,15 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-// simpleRates deals the links out as fill does, each time for all jobs.
-func (w *world) simpleRates() []int64 {
-	rates, fixed, free := make([]int64, len(w.jobs)), make([]bool, len(w.jobs)), slices.Clone(w.cap)
+// simpleRates deals all links out as fill does, each time for all jobs.
+func (w *world) simpleRates(links caps) []int64 {
+	rates, fixed, free := make([]int64, len(w.jobs)), make([]bool, len(w.jobs)), slices.Clone(links)
+	on := make([][]use, len(w.jobs))
+	for i := range w.jobs {
+		for _, b := range w.jobs[i].On {
+			on[i] = append(on[i], use{int32(b.Link), weight(b.Bytes, w.jobs[i].size)})
+		}
+	}
 	part := func(i int) int64 {
 		j := &w.jobs[i]
 		if w.uneven == (cluster.Uneven{}) {
@@ -264,7 +270,7 @@ func (w *world) simpleRates() []int64 {
 		for {
 			weight, level := make([]int64, len(free)), int64(-1)
 			for i := range w.jobs {
-				for _, u := range w.jobs[i].on {
+				for _, u := range on[i] {
 					if open(i) {
 						weight[u.link] += scale(u.weight, part(i))
 					}
@@ -280,7 +286,7 @@ func (w *world) simpleRates() []int64 {
 			}
 			var now []int
 			for i := range w.jobs {
-				if open(i) && slices.ContainsFunc(w.jobs[i].on, func(u use) bool {
+				if open(i) && slices.ContainsFunc(on[i], func(u use) bool {
 					return share(free[u.link], weight[u.link]) <= level
 				}) {
 					now = append(now, i)
@@ -288,7 +294,7 @@ func (w *world) simpleRates() []int64 {
 			}
 			for _, i := range now {
 				rates[i], fixed[i] = scale(level, part(i)), true
-				for _, u := range w.jobs[i].on {
+				for _, u := range on[i] {
 					free[u.link] = max(0, free[u.link]-rates[i]*u.weight/unit)
 				}
 			}
@@ -297,10 +303,12 @@ func (w *world) simpleRates() []int64 {
 	return rates
 }
 
-// After each event the rates are those that a simple filling gives all jobs.
+// After each event the rates are those that a simple filling of all links gives all jobs, but for rounding where links
+// are uneven.
 func TestFill(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for n := range 300 {
+	for n := range 600 { // every sixth on links that are even
+		least := int64(min(n%6, 1)) // next to nothing on a full link is a matter of rounding
 		links := make(caps, 1+r.IntN(12))
 		for i := range links {
 			links[i] = int64(1+r.IntN(8)) * 1e8
@@ -310,7 +318,7 @@ func TestFill(t *testing.T) {
 			j := job(float64(1+r.IntN(8)), 1, float64(r.IntN(3))/2, r.IntN(4))
 			for l := range links {
 				if r.IntN(len(links)) < 2 {
-					j.On = append(j.On, network.Bytes{Link: network.LinkID(l), Bytes: 1 + r.Int64N(5)*1e9})
+					j.On = append(j.On, network.Bytes{Link: network.LinkID(l), Bytes: 1 + (least+r.Int64N(5))*1e9})
 				}
 			}
 			j.First = time.Duration(r.IntN(3)) * s
@@ -318,9 +326,13 @@ func TestFill(t *testing.T) {
 		}
 		w := newWorld(unequal{links, cluster.Uneven{Later: n % 3 * 8, Varies: n % 2 * 30}}, jobs)
 		for k := 0; k < 300 && w.step(1<<60); k++ {
-			want := w.simpleRates()
+			want := w.simpleRates(links)
 			for i := range w.jobs {
-				if j := &w.jobs[i]; j.active && j.rate != want[i] {
+				off := int64(0)
+				if n%6 > 0 {
+					off = 1e5 + want[i]/1e3
+				}
+				if j := &w.jobs[i]; j.active && (j.rate < want[i]-off || j.rate > want[i]+off) {
 					t.Fatalf("mix %d, event %d: job %d has %d, want %d", n, k, i, j.rate, want[i])
 				}
 			}
