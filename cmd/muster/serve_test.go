@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"os"
@@ -158,7 +159,9 @@ func (d *daemon) kill() {
 
 // try runs a command and returns its output and exit code.
 func (d *daemon) try(args ...string) (string, int) {
-	cmd := patient(d.bin, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, d.bin, args...)
 	cmd.Dir = d.dir
 	cmd.Env = append(append(os.Environ(), "MUSTER_SOCKET="+d.socket), d.env...)
 	out, err := cmd.CombinedOutput()

@@ -34,13 +34,13 @@ done`, seconds)
 func TestSwitchCost(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\n")
-	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--", "sh", "-c", costly(4))
+	d.must("submit", "-o", "/dev/null", "--gpus", "2", "--", "sh", "-c", costly(8))
 	d.untilJob("1", "is at a known speed", func(j *api.Job) bool { return j.EndBy == api.EndByProgress })
 	d.must("requeue", "1")
 	j := d.untilJob("1", "is where it was", func(j *api.Job) bool { return j.SwitchCost > 0 })
-	// eight, to a second or two: reports are read once a second
-	if c := time.Duration(j.SwitchCost); c < 5*time.Second {
-		t.Errorf("a switch took %v; saving and starting alone are eight seconds", c)
+	// less what was computed meanwhile, at a speed that a busy machine makes uncertain by seconds
+	if c := time.Duration(j.SwitchCost); c < 10*time.Second {
+		t.Errorf("a switch took %v; saving and starting alone are 16 seconds", c)
 	}
 	var u api.Usage
 	if err := json.Unmarshal([]byte(d.must("usage", "--json")), &u); err != nil {

@@ -7,23 +7,24 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // patience is how long anything may take on a machine that is busy with other things.
 const patience = 4 * time.Minute
 
-// until asks until the answer is yes; false: it did not come to that. It asks for a fifth of the
-// time at most: most answers cost a process, and other tests run meanwhile.
+// until asks until the answer is yes; false: it did not come to that.
 func until(yes func() bool) bool {
-	for end := time.Now().Add(patience); ; {
-		begin := time.Now()
+	for begin := time.Now(); ; {
+		asked := time.Now()
 		if yes() {
 			return true
 		}
-		if begin.After(end) {
+		if asked.Sub(begin) > patience {
 			return false
 		}
-		time.Sleep(max(5*time.Millisecond, min(4*time.Since(begin), 250*time.Millisecond)))
+		time.Sleep(shared.Pause(time.Since(begin), time.Since(asked)))
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/shared"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -216,16 +218,13 @@ func (p *Plane) answers() {
 // patience is how long anything may take on a busy machine.
 const patience = 4 * time.Minute
 
-// The pause between two checks is four times what the last one took, within these bounds.
-const shortest, longest = 20 * time.Millisecond, 250 * time.Millisecond
-
 // Wait waits until a condition holds.
 func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
-	for {
-		begin := time.Now()
+	for begin := time.Now(); ; {
+		asked := time.Now()
 		if so(ctx) {
 			return
 		}
@@ -236,7 +235,7 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 			}
 			p.t.Logf("the cluster:\n%s", p.logs()) // the failure comes last, because the end of the output is read
 			p.t.Fatalf("waited %s in vain until %s", patience, what)
-		case <-time.After(max(shortest, min(4*time.Since(begin), longest))):
+		case <-time.After(shared.Pause(time.Since(begin), time.Since(asked))):
 			if name := p.ended.Load(); name != nil {
 				p.t.Logf("logs:\n%s", p.logs())
 				p.t.Fatalf("%s ended by itself, while waiting until %s", *name, what)

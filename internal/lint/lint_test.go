@@ -171,8 +171,8 @@ var arrows = map[string]string{
 	"internal/lint":       "",
 	"internal/kubedemo":   "internal/controlplane",
 
-	"deploy":                "", // manifests and their tests
-	"internal/controlplane": "", // with the nested module tools, which it builds
+	"deploy":                "",                // manifests and their tests
+	"internal/controlplane": "internal/shared", // with the nested module tools, which it builds
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/services/load"
@@ -349,10 +350,15 @@ func (b *bench) event(name, reason, text string) {
 func (b *bench) wait(what string, so func() bool) {
 	b.Helper()
 	const patience = time.Minute
-	for end := time.Now().Add(patience); !so(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
+	for begin := time.Now(); ; {
+		asked := time.Now()
+		if so() {
+			return
+		}
+		if asked.Sub(begin) > patience {
 			b.Fatalf("waited %s in vain until %s", patience, what)
 		}
+		time.Sleep(shared.Pause(time.Since(begin), time.Since(asked)))
 	}
 }
 
