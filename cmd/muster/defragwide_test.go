@@ -44,7 +44,7 @@ trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.05; done`
 	says(3, "CUDA_VISIBLE_DEVICES=GPU-simulated-0,GPU-simulated-1,GPU-simulated-2")
 	says(1, "CUDA_VISIBLE_DEVICES=GPU-simulated-2,GPU-simulated-3")
 	says(1, " goes on at 41")
-	d.want(d.must("show", "1"), `"state": "running"`, `"preemptions": 1`)
+	d.want(d.untilSays(`"state": "running"`, "show", "1"), `"preemptions": 1`)
 	d.want(d.must("show", "2"), `"state": "running"`, `"preemptions": 0`)
 	d.must("cancel", "1", "2", "3")
 	d.replays()
