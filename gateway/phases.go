@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -18,23 +19,55 @@ const movedKey = "kv_transfer_params"
 var leaveThere = json.RawMessage(`{"do_remote_decode":true,"do_remote_prefill":false,"remote_engine_id":null,` +
 	`"remote_block_ids":null,"remote_host":null,"remote_port":null}`)
 
+// kept are the keys and values of a prompt, in the memory of the replica that computed it. Until the one that makes the
+// answer has fetched them, they count as a request that the first one has. A stream shows that they were fetched by its
+// first token; of an answer in one piece it is only known when a replica was given the request.
+type kept struct {
+	pool    *pool
+	on      *replica
+	streams bool
+	gone    sync.Once
+}
+
+// fetched lets the replica take another request. A nil kept is of a request without such memory.
+func (k *kept) fetched() {
+	if k == nil {
+		return
+	}
+	k.gone.Do(func() {
+		k.pool.mu.Lock()
+		defer k.pool.mu.Unlock()
+		k.on.keeps--
+		k.pool.dispatch()
+	})
+}
+
+// given notes that a replica has the request that makes the answer.
+func (k *kept) given() {
+	if k != nil && !k.streams {
+		k.fetched()
+	}
+}
+
 // prompt has the prompt of a request computed by one of a service's replicas for prompts, and returns the body for the
-// replica that makes the answer. ok is false if the request was answered already, with an error.
-func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priority int) (then []byte, ok bool) {
+// replica that makes the answer, and what it has to fetch. ok is false if the request was answered already, with an
+// error.
+func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priority int) (then []byte, k *kept,
+	ok bool) {
 	need, bulk, ok := bulkOf(a, r)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
 		a.fail(http.StatusBadRequest, "the body is no JSON object: "+err.Error())
-		return nil, false
+		return nil, nil, false
 	}
 	began := s.clock()
 	g := p.wait(r.Context(), &call{priority: priority, bulk: bulk, need: need})
 	if g.err != nil {
 		a.refuse(p, g)
-		return nil, false
+		return nil, nil, false
 	}
 	first := promptOnly(fields)
 	moved, err := p.computePrompt(r, g.to, first, began, bulk)
@@ -48,8 +81,9 @@ func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priori
 	if err != nil {
 		a.replica = g.to.spec.ID
 		p.failed(a, r, err, s.clock().Sub(began), bulk)
-		return nil, false
+		return nil, nil, false
 	}
+	k = &kept{pool: p, on: g.to, streams: string(bytes.TrimSpace(fields["stream"])) == "true"}
 	delete(fields, movedKey)
 	if moved != nil {
 		fields[movedKey] = moved
@@ -58,7 +92,7 @@ func (s *Server) prompt(a *answer, r *http.Request, p *pool, body []byte, priori
 	if err != nil {
 		panic(err) // what was read can be written
 	}
-	return then, true
+	return then, k, true
 }
 
 // failed says why a prompt was not computed, unless the client has left.
@@ -102,7 +136,7 @@ func promptOnly(fields map[string]json.RawMessage) []byte {
 }
 
 // computePrompt asks a replica for the first token of a request that came at an instant, and returns how its keys and
-// values get to another.
+// values, which the replica keeps, get to another.
 func (p *pool) computePrompt(r *http.Request, to *replica, body []byte, came time.Time, bulk bool) (
 	moved json.RawMessage, err error) {
 	timeout, _ := p.times()
@@ -142,6 +176,7 @@ func (p *pool) computePrompt(r *http.Request, to *replica, body []byte, came tim
 		failed: err != nil && !left && (status == 0 || status/100 == 5)})
 	if err == nil {
 		p.countAnswer(now.Sub(came), true, bulk)
+		to.keeps++
 	}
 	p.dispatch()
 	return answer.Moved, err

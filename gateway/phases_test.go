@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // phases are a replica for prompts and one for the tokens after, which understand vLLM's parameters.
@@ -146,6 +147,83 @@ func TestPromptReplicaDies(t *testing.T) {
 	for _, each := range served(s, "chat:prompts").Each {
 		if each.Busy != 0 {
 			t.Errorf("replica %s is still busy", each.ID)
+		}
+	}
+}
+
+// TestPromptsKept: a prompt whose keys and values are not fetched yet counts as a request of its replica, which gets no
+// more than it computes at once: until the first token of a stream has come, and else until a replica has the request.
+func TestPromptsKept(t *testing.T) {
+	p := newPhases(t)
+	asked, begin, end := make(chan string, 9), make(chan bool), make(chan bool)
+	then := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var f struct {
+			Prompt string
+			Stream bool
+		}
+		if err := json.NewDecoder(r.Body).Decode(&f); err != nil {
+			t.Error(err)
+		}
+		if f.Stream {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_ = http.NewResponseController(w).Flush()
+		}
+		asked <- f.Prompt
+		<-begin
+		fmt.Fprint(w, "data: {}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-end
+	}))
+	defer then.Close()
+	c := p.config()
+	c.Services[0].Replicas = []Replica{{ID: "2", URL: then.URL, AtOnce: 2}}
+	c.Services[1].Replicas[0].AtOnce = 1
+	s, h := serve(t, c)
+	var all sync.WaitGroup
+	send := func(prompt string, stream bool) {
+		all.Go(func() {
+			body := fmt.Sprintf(`{"model":"chat","prompt":%q,"max_tokens":5,"stream":%v}`, prompt, stream)
+			if status, text := post(t, h.URL+"/v1/completions", body); status != 200 {
+				t.Error(status, text)
+			}
+		})
+	}
+	computed := func(n int64) {
+		t.Helper()
+		for range 500 {
+			if p.computed.Load() == n && served(s, "chat:prompts").Each[0].Busy == 0 {
+				break
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if got := p.computed.Load(); got != n {
+			t.Fatalf("%d prompts are computed, not %d", got, n)
+		}
+	}
+	send("a", true)
+	<-asked
+	send("b", false)
+	computed(1) // no token of a has come
+	begin <- true
+	<-asked // b is with the other replica, which fetches it
+	send("c", true)
+	computed(3) // and waits for the other replica, which has two requests
+	send("d", false)
+	computed(3)
+	begin <- true // b
+	end <- true
+	end <- true
+	<-asked
+	begin <- true // c
+	<-asked
+	begin <- true // d
+	end <- true
+	end <- true
+	all.Wait()
+	for _, r := range s.state.Load().pools["chat:prompts"].replicas {
+		if r.keeps != 0 {
+			t.Errorf("it keeps %d prompts", r.keeps)
 		}
 	}
 }

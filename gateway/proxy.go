@@ -45,6 +45,7 @@ type forward struct {
 	language   bool      // it is for a language model, whose tokens count
 	sent       int       // bytes of its body, if it is
 	came       time.Time // zero: when it is passed on
+	kept       *kept     // of its prompt, at another replica; nil: nothing
 }
 
 // attempt is a request that a replica has been given; it travels in the request's context.
@@ -164,6 +165,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	x.watchdog.Stop()
 	if n > 0 && x.stream != nil {
 		x.stream.part(p[:n])
+		x.kept.fetched()
 	}
 	if n > 0 && x.language {
 		x.end(p[:n])
@@ -285,6 +287,7 @@ func (s *Server) try(a *answer, r *http.Request, p *pool, to *replica, came time
 		b.progress = func() { x.watchdog.Reset(wait) }
 	}
 	a.replica = to.spec.ID
+	f.kept.given()
 	if f.bulk {
 		p.yields(x, cancel)
 	}

@@ -15,6 +15,7 @@ type replica struct {
 	limiter limiter
 
 	busy     int           // requests, or batches, that it answers now
+	keeps    int           // prompts that it computed and whose keys and values are not fetched yet
 	took     time.Duration // moving mean of an answer; 0: not known
 	last     time.Time     // it answered
 	credit   float64       // requests that its weight entitles it to and that others got
@@ -62,7 +63,7 @@ func (p *pool) open(r *replica, now time.Time) bool {
 	if r.failures >= failuresToShut {
 		most = 1
 	}
-	return !r.spec.Draining && r.busy < most && !now.Before(r.shut)
+	return !r.spec.Draining && r.busy+r.keeps < most && !now.Before(r.shut)
 }
 
 // fastest is the shortest mean of an answer of all replicas; 0: not known.
@@ -89,7 +90,7 @@ func (p *pool) pick(now time.Time, avoid *replica) (best *replica) {
 			if r.took == 0 {
 				took = p.fastest()
 			}
-			cost = float64(r.busy+1) * float64(max(took, time.Microsecond))
+			cost = float64(r.busy+r.keeps+1) * float64(max(took, time.Microsecond))
 		}
 		if best == nil || cost < least {
 			best, least = r, cost

@@ -419,14 +419,15 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 	if !s.may(a, k, p) {
 		return
 	}
-	sent, came := len(body), s.clock()
+	f := forward{priority: k.priority(), inference: true, language: true, sent: len(body), came: s.clock()}
 	if first := st.pools[p.prompts()]; first != nil && strings.HasSuffix(path, "completions") {
-		if body, ok = s.prompt(a, r, first, body, k.priority()); !ok {
+		if body, f.kept, ok = s.prompt(a, r, first, body, f.priority); !ok {
 			return
 		}
+		defer f.kept.fetched() // or nothing will fetch it any more
 	}
 	setBody(r, body)
-	s.proxyWhole(a, r, p, forward{priority: k.priority(), inference: true, language: true, sent: sent, came: came})
+	s.proxyWhole(a, r, p, f)
 }
 
 // refuse says why a request was not answered, and when to try again.
