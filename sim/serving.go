@@ -216,7 +216,7 @@ func (s *Serving) lenders() (list []cluster.Lender) {
 		}
 		replica := replicaOf(spec, first)
 		list = append(list, cluster.Lender{Service: spec.Name, Replica: &replica, Replicas: spec.Replicas.Max,
-			Servers: scale.LendsServers(s.Scaling[k])})
+			Servers: scale.LendsServers(s.Scaling[k], s.gpus)})
 	}
 	return list
 }

@@ -16,7 +16,8 @@ func servicesRoom(conf *config.Kube, c clients, log *slog.Logger) (*services.Roo
 	if conf.Services == nil {
 		return nil, nil
 	}
-	opt := services.Options{Client: c.read, Dynamic: c.objects, Tell: c.tell, Labels: kube.LabelsOf(&conf.Labels),
+	opt := services.Options{Client: c.read, Dynamic: c.objects, Tell: c.tell, GPUs: conf.GPUs,
+		Labels: kube.LabelsOf(&conf.Labels),
 		Period: conf.Services.Period, Now: wallClock, Log: log, Source: load.NewPods(wallClock, false)}
 	if url := conf.Services.Prometheus; url != "" {
 		p, err := load.NewPrometheus(url, load.Access(conf.Services.Access), wallClock)

@@ -102,7 +102,7 @@ func (r *Room) lend(list []*running) {
 	there := map[types.UID]bool{}
 	for _, s := range list {
 		there[s.object.UID] = s.err == nil
-		if l := s.lender(); l != nil {
+		if l := s.lender(r.models); l != nil {
 			lending = append(lending, *l)
 		}
 		for _, o := range s.parts {
@@ -136,7 +136,7 @@ func (r *Room) lend(list []*running) {
 }
 
 // lender is a service that lends, for the scheduler; nil: it lends nothing.
-func (s *running) lender() *cluster.Lender {
+func (s *running) lender(of []scale.GPUs) *cluster.Lender {
 	i := slices.IndexFunc(s.parts, func(o *object) bool { return o != nil })
 	if s.err != nil || s.taken != nil || s.spec.Lend.Within == 0 || i < 0 {
 		return nil
@@ -144,7 +144,7 @@ func (s *running) lender() *cluster.Lender {
 	v := &s.spec.Variants[i]
 	return &cluster.Lender{Service: s.object.Namespace + "/" + s.spec.Name, Replicas: s.spec.Replicas.Max,
 		Replica: &cluster.Job{GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Request}}},
-		Servers: scale.LendsServers(s.policy)}
+		Servers: scale.LendsServers(s.policy, of)}
 }
 
 // same reports whether two lenders have the same pods.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 // TestExample: the example's annotations make one service with two variants.
@@ -119,6 +120,27 @@ variants:
 `)
 	if s.err == nil || !strings.Contains(s.err.Error(), "chooses parts of GPUs") {
 		t.Error(s.err)
+	}
+}
+
+// TestServers: a service whose policy lends whole servers has them back where it is known how large they are; of those
+// of a model the smallest counts.
+func TestServers(t *testing.T) {
+	var list []scale.GPUs
+	for _, n := range []int{0, 8, 4, 8, 0} {
+		list = addServer(list, "H100-80GB", n)
+	}
+	if list = addServer(list, "T4-16GB", 0); len(list) != 2 || list[0].Server != 4 {
+		t.Errorf("%+v", list)
+	}
+	for text, want := range map[string]bool{"lyra": true, "lyra:unit=1": false, "muster": false} {
+		p, err := scale.Elsewhere(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scale.LendsServers(p, list[:1]) != want || scale.LendsServers(p, list[1:]) {
+			t.Errorf("%s lends whole servers: %v", text, !want)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ type Options struct {
 	Tell    kubernetes.Interface // writes events; nil: none is written
 	Source  load.Source
 	Demand  func(ctx context.Context, query string) (perSecond float64, err error) // nil: it cannot be asked
+	GPUs    []string                                                               // extended resources that count as GPUs
 	Labels  gpus.Labels
 	Period  time.Duration // between two decisions about a service; 0: 15 s
 	Rescan  time.Duration // how often it is looked which kinds are served; 0: every minute
@@ -79,7 +80,7 @@ type Room struct {
 	returns map[types.UID]returns
 
 	services map[types.UID]*running // by the object that is annotated
-	models   []scale.GPUs           // of the cluster's; only planners, which are refused, ask how many there are
+	models   []scale.GPUs           // of the cluster, but not how many: only planners ask, which are refused
 	modelsAt time.Time
 }
 
@@ -191,13 +192,24 @@ func (r *Room) seeModels(ctx context.Context, now time.Time) {
 		r.opt.Log.Warn("services: the models of GPUs are not known", "error", err)
 		return
 	}
-	names := &gpus.Names{Labels: r.opt.Labels}
+	names := &gpus.Names{GPUs: r.opt.GPUs, Labels: r.opt.Labels}
 	r.models, r.modelsAt = nil, now
 	for i := range nodes.Items {
-		if m := (scale.GPUs{Model: names.Model(&nodes.Items[i])}); !slices.Contains(r.models, m) {
-			r.models = append(r.models, m)
-		}
+		r.models = addServer(r.models, names.Model(&nodes.Items[i]), names.Count(nodes.Items[i].Status.Allocatable))
 	}
+}
+
+// addServer adds a server with so many GPUs of a model; 0: it is not known how many. Of several of a model the fewest
+// count.
+func addServer(list []scale.GPUs, model string, n int) []scale.GPUs {
+	k := slices.IndexFunc(list, func(g scale.GPUs) bool { return g.Model == model })
+	if k < 0 {
+		return append(list, scale.GPUs{Model: model, Server: n})
+	}
+	if list[k].Server == 0 || n > 0 && n < list[k].Server {
+		list[k].Server = n
+	}
+	return list
 }
 
 // reference names an object in events.

@@ -10,7 +10,7 @@ var lyraKind = kind{knobs.Kind{Name: "lyra",
 	Knobs: []knobs.Knob{
 		{Name: "headroom", Default: "0.2", About: "part of that rate for which there is more"},
 		{Name: "window", Default: "10m", About: "servers are lent when none of this time needed them"},
-		{Name: "unit", Default: "0", About: "GPUs that are lent together; 0: all of a server (live: one)"}}}, newLyra}
+		{Name: "unit", Default: "0", About: "GPUs that are lent together; 0: all of a server (on one machine: one)"}}}, newLyra}
 
 // lyra follows Lyra (Li et al., EuroSys 2023, section 4): what inference does not need for its predicted peak, headroom
 // included, is lent as whole servers. What runs there yields when a service wants servers back: jobs of a lower tier,

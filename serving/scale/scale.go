@@ -180,10 +180,10 @@ func Elsewhere(text string) (Policy, error) {
 // Batcher is a policy that goes with a batching rule, which services that name none get.
 type Batcher interface{ Batching() string }
 
-// LendsServers reports whether services lend whole servers under a policy.
-func LendsServers(p Policy) bool {
+// LendsServers reports whether services lend whole servers of these GPUs under a policy.
+func LendsServers(p Policy, of []GPUs) bool {
 	l, ok := p.(*lyra)
-	return ok && l.unit == 0
+	return ok && l.unit == 0 && l.server(&View{GPUs: of}) > 1
 }
 
 // kind is a policy that can be selected by name.
