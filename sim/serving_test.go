@@ -183,7 +183,7 @@ func TestServingVotes(t *testing.T) {
 // service that keeps all, and no more requests are late.
 func TestServingLends(t *testing.T) {
 	s := vision(0, 4)
-	s.Variants[0].Request.GPUs = 2
+	s.Variants[0].Request.GPUs, s.Lend.Within = 2, 30*time.Second
 	s.Forecast.Steps = []service.ExpectedStep{{At: 0, Rate: 100}, {At: 1200, Rate: 9000}, {At: 1800, Rate: 100}}
 	load := requests.Arrivals{Rate: 100, CV: 1, For: time.Hour,
 		Steps: []requests.Step{{At: 20 * time.Minute, Rate: 9000}, {At: 30 * time.Minute, Rate: 100}}}
@@ -214,6 +214,9 @@ func TestServingLends(t *testing.T) {
 			if out.Run.Records[i].End <= cluster.Time(time.Hour) {
 				done[policy]++
 			}
+		}
+		if l := sv.lenders(); len(l) != 1 || l[0].Servers != (policy == "lyra") || l[0].Replicas != 4 {
+			t.Errorf("%s: %+v", policy, l)
 		}
 		got := &sv.Served[0]
 		late[policy] = 1 - got.Attainment()
