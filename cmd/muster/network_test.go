@@ -18,10 +18,11 @@ import (
 	"github.com/muster-gpu/muster/network/flow"
 )
 
-// narrow is a network of two leaf switches that are joined by one narrow link.
+// narrow is a network of two leaf switches that are joined by one narrow link. Its rates are those of netlab.Trunk.
 const narrow = `
 network:
   hosts: "h[1-4]"
+  uneven: {later: 17, varies: 33}
   links:
     - {from: "h[1-2]", to: left, rate: 10Gbps}
     - {from: "h[3-4]", to: right, rate: 10Gbps}
@@ -275,8 +276,8 @@ func BenchmarkNetwork(b *testing.B) {
 	for _, m := range mixes {
 		for _, policy := range []string{"crux", "cassini", "muster"} {
 			b.Run(m.name+"/"+policy, func(b *testing.B) {
-				alone := playMix(b, "none", m.jobs[:1], span/4).took[0]
-				before, now := playMix(b, "none", m.jobs, span), playMix(b, policy, m.jobs, span)
+				alone := playMix(b, "none", m.jobs[:1], span/6).took[0]
+				before, now := playMix(b, "none", m.jobs, span/3), playMix(b, policy, m.jobs, span)
 				fmt.Printf("| %s | `%s` | %d | %s | %s | %s | %s | %s |\n", m.about, policy, alone.Milliseconds(),
 					inMs(before.took), before.errors(), inMs(now.took), now.errors(),
 					givenBack(alone, before.took, now.took))

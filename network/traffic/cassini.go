@@ -24,21 +24,26 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)
 	for _, group := range network.Components(on) {
-		interleave(f, jobs, on, group, ts)
+		interleave(f, jobs, on, group, ts, false)
 	}
 	return ts
 }
 
 // interleave shifts the jobs of a component. A link counts although its jobs would fit if all began at once: shifts
-// that other links need could undo that.
-func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
+// that other links need could undo that. If it may, it also has jobs wait whose traffic fills a link, so that each has
+// its turn in an iteration: shifts alone, as in the publication, are of little use to such jobs.
+func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment, wait bool) {
 	rings := make([]Ring, len(group))
 	for k, i := range group {
 		rings[k] = ringOf(f, &jobs[i], on[i])
 	}
 	evenOut(rings)
+	links := contended(f, on, group)
+	if wait {
+		makeRoom(f, links, rings)
+	}
 	var shifts []LinkShifts
-	for _, l := range contended(f, on, group) {
+	for _, l := range links {
 		mine := make([]Ring, len(l.jobs))
 		for n, k := range l.jobs {
 			mine[n] = rings[k].with(l.bytes[n])
@@ -69,6 +74,36 @@ func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cl
 			ts[group[k]].Period, ts[group[k]].Shift = periods[k], t
 		}
 	}
+}
+
+// makeRoom lengthens all iterations by the same factor, so that the traffic of each link takes less than the time.
+func makeRoom(f Fabric, links []shared, rings []Ring) {
+	busiest := 0.0
+	for _, l := range links {
+		busy := 0.0
+		for n, k := range l.jobs {
+			busy += float64(l.bytes[n]) / float64(f.Capacity(l.link)) / rings[k].Iteration.Seconds()
+		}
+		busiest = max(busiest, busy)
+	}
+	if busiest <= 1 {
+		return
+	}
+	step := time.Duration(0) // of which all are multiples
+	for k := range rings {
+		step = gcd(rings[k].Iteration, step)
+	}
+	longer := time.Duration(float64(step) * busiest * (1 + 1./room))
+	for k := range rings {
+		rings[k].Iteration = rings[k].Iteration / step * longer
+	}
+}
+
+func gcd(a, b time.Duration) time.Duration {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
 }
 
 // evenOut lengthens iterations by at most a twentieth, so that their least common multiple is small: jobs of about the
@@ -259,10 +294,7 @@ func NewCircle(capacity int64, rings []Ring, angles int) *Circle {
 }
 
 func lcm(a, b time.Duration) time.Duration {
-	x, y := a, b
-	for y != 0 {
-		x, y = y, x%y
-	}
+	x := gcd(a, b)
 	if a/x > math.MaxInt64/b {
 		return -1
 	}

@@ -39,11 +39,11 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	paths := choosePaths(f, jobs)
 	on := loads(jobs, paths)
 	s := newSearch(m, f, jobs, paths, on)
-	for answer := range m.answers(f, jobs, paths, on) {
+	for answer, even := range m.answers(f, jobs, paths, on) {
 		if !s.loses(upTo(len(jobs))) {
 			return s.best
 		}
-		s.merge(answer)
+		s.merge(answer, even)
 	}
 	if f.Classes > 1 {
 		s.improve()
@@ -51,9 +51,11 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	return s.best
 }
 
-// answers are what the others would do, and what they would do if the paths were those that Crux chooses.
+// answers are what the others would do, what they would do if the paths were those that Crux chooses, and at the end,
+// where rates are uneven, how all jobs would have their turn: true. Where rates are equal, jobs that are apart stay so,
+// and need not wait for that.
 func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
-	on [][]network.Bytes) iter.Seq[[]cluster.Treatment] {
+	on [][]network.Bytes) iter.Seq2[[]cluster.Treatment, bool] {
 	list := []func(ts []cluster.Treatment){func(ts []cluster.Treatment) {
 		for i := range ts {
 			ts[i].Class = min(jobs[i].Now.Class, f.Classes)
@@ -62,20 +64,31 @@ func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
 	for _, c := range m.orders {
 		list = append(list, func(ts []cluster.Treatment) { c.classes(f, jobs, on, ts) })
 	}
-	list = append(list, func(ts []cluster.Treatment) { orderCoflows(f, on, ts) }, func(ts []cluster.Treatment) {
-		for _, group := range network.Components(on) {
-			if len(group) <= mostShifted {
-				interleave(f, jobs, on, group, ts)
+	list = append(list, func(ts []cluster.Treatment) { orderCoflows(f, on, ts) })
+	shifted := func(wait bool) func(ts []cluster.Treatment) {
+		return func(ts []cluster.Treatment) {
+			for _, group := range network.Components(on) {
+				if len(group) <= mostShifted {
+					interleave(f, jobs, on, group, ts, wait)
+				}
 			}
 		}
-	})
+	}
+	list = append(list, shifted(false))
 	for _, p := range m.others {
 		list = append(list, func(ts []cluster.Treatment) { copy(ts, p.Treat(f, jobs)) })
 	}
-	return func(yield func([]cluster.Treatment) bool) {
-		for _, answer := range list {
+	turns := len(list)
+	if f.Uneven() != (cluster.Uneven{}) {
+		list = append(list, func(ts []cluster.Treatment) {
+			m.orders[0].classes(f, jobs, on, ts) // by which one that is late is in the way of no more than the next
+			shifted(true)(ts)
+		})
+	}
+	return func(yield func([]cluster.Treatment, bool) bool) {
+		for k, answer := range list {
 			ts := slices.Clone(paths)
-			if answer(ts); !yield(ts) {
+			if answer(ts); !yield(ts, k == turns) {
 				return
 			}
 		}
@@ -125,8 +138,9 @@ func (s *search) speeds(at []int, ts []cluster.Treatment) []float64 {
 	return speed
 }
 
-// merge takes over other treatments for each group of jobs, apart from all others under both, that is faster by them.
-func (s *search) merge(other []cluster.Treatment) {
+// merge takes over other treatments for each group of jobs, apart from all others under both, that is faster by them;
+// or, if they are to be even, whose slowest job is faster by them, and all together as fast.
+func (s *search) merge(other []cluster.Treatment, even bool) {
 	on := loads(s.jobs, other)
 	both := make([][]network.Bytes, len(on))
 	for i := range on {
@@ -150,13 +164,27 @@ func (s *search) merge(other []cluster.Treatment) {
 		}
 		ts := pick(other, group)
 		speed := s.speeds(group, ts)
-		if sum(speed) <= sum(pick(s.speed, group)) {
+		now := pick(s.speed, group)
+		better := sum(speed) > sum(now)
+		if even && !better {
+			better = sum(speed) >= sum(now)*(1-worthwhile) && s.slowest(group, speed) > s.slowest(group, now)
+		}
+		if !better {
 			continue
 		}
 		for k, i := range group {
 			s.best[i], s.on[i], s.speed[i] = ts[k], on[i], speed[k]
 		}
 	}
+}
+
+// slowest is the speed of the slowest job of a group, of which that alone is 1.
+func (s *search) slowest(group []int, speed []float64) float64 {
+	least := 1.0
+	for k, i := range group {
+		least = min(least, speed[k]/float64(s.jobs[i].GPUs))
+	}
+	return least
 }
 
 func sum(list []float64) (total float64) {

@@ -61,6 +61,43 @@ func TestMusterNotWorse(t *testing.T) {
 	}
 }
 
+// unevenLinks are as TCP was measured.
+type unevenLinks struct{ unitLinks }
+
+func (*unevenLinks) Uneven() cluster.Uneven { return cluster.Uneven{Later: 17, Varies: 33} }
+
+// Of three equal jobs whose traffic fills a link, classes slow one down by half. All wait for their turn instead if
+// they are as fast together. Shifts without waiting are not held, and on uneven links the jobs meet again.
+func TestTurns(t *testing.T) {
+	f := Fabric{Links: &unevenLinks{}, Classes: 5}
+	for _, c := range []struct {
+		bytes   int64
+		against float64 // at least
+	}{{92e6, 1.02}, {97.5e6, .99}} {
+		var jobs []Job
+		for i := range 3 {
+			jobs = append(jobs, Job{ID: cluster.JobID(i), GPUs: 1, Compute: 150 * time.Millisecond,
+				Release: 150 * time.Millisecond,
+				Demand: network.Demand{
+					Parts: []network.Part{{Bytes: c.bytes, Paths: []network.Path{{0}}}}}})
+		}
+		ts := newMuster().Treat(f, jobs)
+		turn := time.Duration(c.bytes) // nanoseconds: the link carries 1 GB/s
+		for i := range ts {
+			if p := ts[i].Period; p < 3*turn || p > 3*turn+3*turn/40 {
+				t.Errorf("%d bytes, job %d: %+v", c.bytes, i, ts[i])
+			}
+		}
+		own := worth(f, jobs, ts)
+		if other := worth(f, jobs, NewCrux(Published).Treat(f, jobs)); own < other*c.against {
+			t.Errorf("%d bytes: the speed of %.3f GPUs; under crux it is %.3f", c.bytes, own, other)
+		}
+		if other := worth(f, jobs, cassini{}.Treat(f, jobs)); own < other*1.02 {
+			t.Errorf("%d bytes: the speed of %.3f GPUs; under cassini it is %.3f", c.bytes, own, other)
+		}
+	}
+}
+
 // Small cases of Crux' paper's kind: three to five jobs on one link. Its order is near the best of all orders, and
 // between two jobs its factors help; among more, plain intensity is as good. All 1,500: docs/results/network.md.
 func TestCruxOrder(t *testing.T) {
