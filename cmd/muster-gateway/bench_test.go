@@ -228,8 +228,8 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkAdded measures what the gateway and the bare proxy add to the latency of a backend, at half of the rate
-// that the gateway can do: requests are sent at instants that are fixed before. The three are measured in turn, in
+// BenchmarkAdded measures what the gateway, the bare proxy and nginx add to the latency of a backend, at half of the
+// rate that the gateway can do: requests are sent at instants that are fixed before. They are measured in turn, in
 // short rounds; each figure is the first quartile of its rounds, so that other work of the machine counts less.
 func BenchmarkAdded(b *testing.B) {
 	if _, err := exec.LookPath("wrk"); err != nil {
@@ -238,6 +238,9 @@ func BenchmarkAdded(b *testing.B) {
 	backend := helper(b, "backend", "").url
 	at := map[string]string{"direct": backend + "/x", "bare": helper(b, "bare", backend).url + "/x",
 		"gateway": gatewayBeside(b, backend).url + "/app/x"}
+	if n, ok := nginx(b, backend); ok {
+		at["nginx"] = n.url + "/x"
+	}
 	rate := wrk(b, 64, at["gateway"]) / 2
 	p50, p99 := map[string][]float64{}, map[string][]float64{}
 	for range 4 * (1 + b.N) {
@@ -248,7 +251,10 @@ func BenchmarkAdded(b *testing.B) {
 		}
 	}
 	b.ReportMetric(rate, "req/s")
-	for _, name := range []string{"bare", "gateway"} {
+	for name := range at {
+		if name == "direct" {
+			continue
+		}
 		b.ReportMetric(quartile(p50[name])-quartile(p50["direct"]), name+"-added-p50-µs")
 		b.ReportMetric(quartile(p99[name])-quartile(p99["direct"]), name+"-added-p99-µs")
 	}
