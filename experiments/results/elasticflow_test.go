@@ -11,6 +11,7 @@ import (
 
 // TestElasticFlow compares the replays with the shares of the released simulator.
 func TestElasticFlow(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/expected_fig8b_deadline_satisfaction.csv")))
 	var rows []slotRow
 	want := 0

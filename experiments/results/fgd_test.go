@@ -14,6 +14,7 @@ import (
 // TestFGD compares the replay with the published table: equal in every cell, Random within the
 // spread of the seeds.
 func TestFGD(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv")))
 	tab, err := FGD(context.Background(), dir)
 	if err != nil {
@@ -47,6 +48,7 @@ func TestFGD(t *testing.T) {
 // TestFGDBound: no policy has more GPUs allocated than the bound allows, and the bound is not
 // trivial there.
 func TestFGDBound(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv"))
 	for _, list := range []string{"default", "gpushare100"} {
 		o, err := ReadOpenb(dir, list)

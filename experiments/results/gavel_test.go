@@ -17,6 +17,7 @@ import (
 // digit, Gavel LAS within the tolerance, and within a unit of the printed digit with the method of
 // the solver used there. `make results` replays all rows.
 func TestGavel(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
 	for _, i := range []int{1, 3, 5} {
@@ -42,6 +43,7 @@ func TestGavel(t *testing.T) {
 // When the cluster is idle, that simulator solves without jobs: FIFO with and without heterogeneity
 // at 0.2 jobs/h match the printed digit only with that.
 func TestGavelIdle(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
 	for _, r := range gavelRows {
@@ -88,6 +90,7 @@ func TestGavelSpans(t *testing.T) {
 // AlloX' ratio of finish-time fairness, of the same run as its mean, and FIFO with space sharing
 // match the printed digits.
 func TestGavelFair(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
 	for _, r := range gavelRows {

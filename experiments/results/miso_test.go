@@ -11,6 +11,7 @@ import (
 // TestMISO checks MISO's claim: dividing each GPU by its mix of jobs beats whole GPUs by at least
 // as much as published, and beats the best static geometry.
 func TestMISO(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/miso-mig/trace_100.json")))
 	tab, err := MISO(context.Background(), dir)
 	if err != nil {

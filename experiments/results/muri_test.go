@@ -16,6 +16,7 @@ import (
 
 // TestMuri compares the replays with the published figures, to the last printed digit.
 func TestMuri(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/muri/expected_fig9_fig10.csv")))
 	tab, err := muriOn(context.Background(), dir, "trace3", "trace3_pr")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // TestCoflowPage: the figures of Sincronia's simulator are ours to the digit, and the page in the repository has them.
 func TestCoflowPage(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/coflow/coflow500.txt")))
 	var tab Table
 	if err := tab.coflows(traces); err != nil {
@@ -130,6 +131,7 @@ func TestCruxParts(t *testing.T) {
 
 // TestTrafficMixes: on mixes of each kind no policy is faster than muster, in the mean and by more than 1 % in any.
 func TestTrafficMixes(t *testing.T) {
+	t.Parallel()
 	var tab Table
 	if err := tab.traffic(context.Background(), 40, 40); err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ func TestPollux(t *testing.T) {
 // TestPolluxItself: our pollux reproduces the published means within 5 %, although the published
 // search is random; the lowest load here, the next under MUSTER_SOAK, and all in `make results`.
 func TestPolluxItself(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
 	loads := shared.Soak(polluxLoads[:1], polluxLoads[:2])
 	tab, err := polluxItself(context.Background(), dir, loads)
