@@ -74,22 +74,27 @@ type user struct {
 	weight int64
 }
 
+// link is the state of a link in a run.
+type link struct {
+	users  []user
+	cap    int64
+	asked  int64 // what the jobs that transmit could take at most
+	free   int64
+	weight int64 // of the jobs that are not frozen
+	level  int64 // rate at which it is full
+	round  int32 // the last round of filling that concerned it
+}
+
 // world is a run of several jobs.
 type world struct {
 	now     time.Duration
 	jobs    []run
-	order   []int32  // jobs by class
-	users   [][]user // of each link
-	cap     []int64
-	asked   []int64 // by link: what the jobs that transmit could take at most
-	free    []int64
-	weight  []int64 // of the jobs that are not frozen
-	level   []int64 // rate at which a link is full
+	order   []int32 // jobs by class
+	at      []link
 	changed []int32 // jobs that began or ended a transmission at this instant
 	uneven  cluster.Uneven
 	dice    splitmix.Source
-	round   int32   // of filling
-	inRound []int32 // by link: the last round that concerned it
+	round   int32 // of filling
 	// scratch
 	links, class, open, inUse, fixed, touched []int32
 }
@@ -105,7 +110,7 @@ func newWorld(links network.Links, jobs []Job) *world {
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	for _, id := range ids {
-		w.cap = append(w.cap, links.Capacity(id))
+		w.at = append(w.at, link{cap: links.Capacity(id)})
 	}
 	for i := range jobs {
 		j := &w.jobs[i]
@@ -119,13 +124,9 @@ func newWorld(links network.Links, jobs []Job) *world {
 		w.order = append(w.order, int32(i))
 		j.begin(j.First, 0)
 	}
-	w.asked = make([]int64, len(ids))
 	w.scarce()
 	w.narrow()
-	w.users = make([][]user, len(ids))
 	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
-	w.free, w.weight, w.level = make([]int64, len(ids)), make([]int64, len(ids)), make([]int64, len(ids))
-	w.inRound = make([]int32, len(ids))
 	for k, i := range w.order {
 		j := &w.jobs[i]
 		if k > 0 {
@@ -136,7 +137,7 @@ func newWorld(links network.Links, jobs []Job) *world {
 			}
 		}
 		for _, u := range j.on {
-			w.users[u.link] = append(w.users[u.link], user{i, u.weight})
+			w.at[u.link].users = append(w.at[u.link].users, user{i, u.weight})
 		}
 	}
 	return w
@@ -163,14 +164,16 @@ func weight(bytes, size int64) int64 {
 func (w *world) scarce() {
 	for i := range w.jobs {
 		for _, u := range w.jobs[i].on {
-			w.asked[u.link] += most(w.jobs[i].best, u.weight)
+			w.at[u.link].asked += most(w.jobs[i].best, u.weight)
 		}
 	}
 	for i := range w.jobs {
 		j := &w.jobs[i]
-		j.on = slices.DeleteFunc(j.on, func(u use) bool { return w.asked[u.link] <= w.cap[u.link] })
+		j.on = slices.DeleteFunc(j.on, func(u use) bool { return w.at[u.link].asked <= w.at[u.link].cap })
 	}
-	clear(w.asked)
+	for l := range w.at {
+		w.at[l].asked = 0
+	}
 }
 
 // most is what a rate takes of a link, rounded up.
@@ -184,15 +187,15 @@ func most(rate, weight int64) int64 {
 // narrow leaves out links that never decide a rate: those whose jobs are all on another link, too, of which each takes
 // as large a part or a larger one.
 func (w *world) narrow() {
-	type link struct {
+	type one struct {
 		id    int32
 		parts []int64 // of its capacity at a rate of a unit, by job
 	}
-	users, parts := make([][]byte, len(w.cap)), make([][]int64, len(w.cap))
+	users, parts := make([][]byte, len(w.at)), make([][]int64, len(w.at))
 	for i := range w.jobs {
 		for _, u := range w.jobs[i].on {
 			users[u.link] = binary.AppendUvarint(users[u.link], uint64(i))
-			parts[u.link] = append(parts[u.link], share(w.cap[u.link], u.weight))
+			parts[u.link] = append(parts[u.link], share(w.at[u.link].cap, u.weight))
 		}
 	}
 	wider := func(a, b []int64) bool {
@@ -203,20 +206,20 @@ func (w *world) narrow() {
 		}
 		return true
 	}
-	drop := make([]bool, len(w.cap))
-	kept := map[string][]link{} // links by their jobs
-	for l := range int32(len(w.cap)) {
+	drop := make([]bool, len(w.at))
+	kept := map[string][]one{} // links by their jobs
+	for l := range int32(len(w.at)) {
 		key := string(users[l])
 		others := kept[key]
-		if slices.ContainsFunc(others, func(o link) bool { return wider(parts[l], o.parts) }) {
+		if slices.ContainsFunc(others, func(o one) bool { return wider(parts[l], o.parts) }) {
 			drop[l] = true
 			continue
 		}
-		others = slices.DeleteFunc(others, func(o link) bool {
+		others = slices.DeleteFunc(others, func(o one) bool {
 			drop[o.id] = wider(o.parts, parts[l])
 			return drop[o.id]
 		})
-		kept[key] = append(others, link{l, parts[l]})
+		kept[key] = append(others, one{l, parts[l]})
 	}
 	for i := range w.jobs {
 		w.jobs[i].on = slices.DeleteFunc(w.jobs[i].on, func(u use) bool { return drop[u.link] })
@@ -297,8 +300,8 @@ func (w *world) fill() {
 		}
 		j.round = w.round
 		for _, u := range j.on {
-			if w.inRound[u.link] != w.round && (w.asked[u.link] > w.cap[u.link] || w.uneven != cluster.Uneven{}) {
-				w.inRound[u.link] = w.round
+			if w.at[u.link].round != w.round && (w.at[u.link].asked > w.at[u.link].cap || w.uneven != cluster.Uneven{}) {
+				w.at[u.link].round = w.round
 				w.links = append(w.links, u.link)
 			}
 		}
@@ -311,8 +314,8 @@ func (w *world) fill() {
 	}
 	for k := 0; k < len(w.links); k++ {
 		l := w.links[k]
-		w.free[l] = w.cap[l]
-		for _, u := range w.users[l] {
+		w.at[l].free = w.at[l].cap
+		for _, u := range w.at[l].users {
 			switch j := &w.jobs[u.job]; {
 			case !j.active:
 			case j.rank < first:
@@ -349,9 +352,9 @@ func (w *world) ask(j *run, asks bool) {
 	j.asks = asks
 	for _, u := range j.on {
 		if m := most(j.best, u.weight); asks {
-			w.asked[u.link] += m
+			w.at[u.link].asked += m
 		} else {
-			w.asked[u.link] -= m
+			w.at[u.link].asked -= m
 		}
 	}
 }
@@ -363,7 +366,7 @@ func (w *world) firstOf(rank int32) int {
 }
 
 func (w *world) take(link int32, rate, weight int64) {
-	w.free[link] = max(0, w.free[link]-rate*weight/unit)
+	w.at[link].free = max(0, w.at[link].free-rate*weight/unit)
 }
 
 // setRate has a job go on at the rate that was computed.
@@ -387,25 +390,25 @@ func (w *world) fillClass() {
 		j := &w.jobs[i]
 		j.frozen = false
 		for _, u := range j.on {
-			if w.inRound[u.link] != w.round {
+			if w.at[u.link].round != w.round {
 				continue
 			}
-			if w.weight[u.link] == 0 {
+			if w.at[u.link].weight == 0 {
 				w.inUse = append(w.inUse, u.link)
 			}
-			w.weight[u.link] += scale(u.weight, j.ratio)
+			w.at[u.link].weight += scale(u.weight, j.ratio)
 		}
 	}
 	for _, l := range w.inUse {
-		w.level[l] = share(w.free[l], w.weight[l])
+		w.at[l].level = share(w.at[l].free, w.at[l].weight)
 	}
 	w.open = append(w.open[:0], w.class...)
 	for len(w.open) > 0 {
 		level := int64(math.MaxInt64)
 		n := 0
 		for _, l := range w.inUse {
-			if w.weight[l] > 0 {
-				level = min(level, w.level[l])
+			if w.at[l].weight > 0 {
+				level = min(level, w.at[l].level)
 				w.inUse[n] = l
 				n++
 			}
@@ -416,10 +419,10 @@ func (w *world) fillClass() {
 		w.inUse, w.fixed, w.touched = w.inUse[:n], w.fixed[:0], w.touched[:0]
 		rank := w.jobs[w.class[0]].rank
 		for _, l := range w.inUse {
-			if w.level[l] > level {
+			if w.at[l].level > level {
 				continue
 			}
-			for _, u := range w.users[l] {
+			for _, u := range w.at[l].users {
 				if j := &w.jobs[u.job]; j.active && j.rank == rank {
 					j.frozen = true
 				}
@@ -439,16 +442,16 @@ func (w *world) fillClass() {
 		for _, i := range w.fixed {
 			j := &w.jobs[i]
 			for _, u := range j.on {
-				if w.inRound[u.link] == w.round {
-					w.weight[u.link] -= scale(u.weight, j.ratio)
+				if w.at[u.link].round == w.round {
+					w.at[u.link].weight -= scale(u.weight, j.ratio)
 					w.take(u.link, j.fresh, u.weight)
 					w.touched = append(w.touched, u.link)
 				}
 			}
 		}
 		for _, l := range w.touched {
-			if w.weight[l] > 0 {
-				w.level[l] = share(w.free[l], w.weight[l])
+			if w.at[l].weight > 0 {
+				w.at[l].level = share(w.at[l].free, w.at[l].weight)
 			}
 		}
 	}
