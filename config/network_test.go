@@ -200,8 +200,9 @@ func TestKubeNetwork(t *testing.T) {
 		t.Errorf("%+v %+v", c.Network, c.QoS)
 	}
 	for text, want := range map[string]string{
-		"traffic: cruks\n": `f:1: traffic: unknown traffic policy "cruks": did you mean "crux"?`,
-		"traffic: crux\n":  "f:1: traffic: what links are there?",
+		"traffic: cruks\n":                  `f:1: traffic: unknown traffic policy "cruks": did you mean "crux"?`,
+		"traffic: crux\n":                   "f:1: traffic: what links are there?",
+		"policy: fifo\nplace: compatible\n": "f:2: place: placer compatible: it rates places by the links of a network, and none is described",
 		"traffic: crux\nnetwork: {rates: [1Gbps, 1Gbps, 1Gbps, 1Gbps]}\n": "f:2: network: rates: at most three",
 		"network: {rates: [1Gbps], classes: [{dscp: cs4, tc: 4}]}\n":      "f:1: network: classes",
 		"network: {}\n":                         "there are no links",

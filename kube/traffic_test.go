@@ -147,3 +147,32 @@ func testTraffic(b *bench) {
 		b.Errorf("links: %+v, %v", o.Links, err)
 	}
 }
+
+// The placer compatible has gangs share as few links as it can: the second gang leaves alone the node that the first
+// one has half of, over whose link both would transmit.
+func TestCompatiblePods(t *testing.T) {
+	for placer, want := range map[string]int{"topology": 3, "compatible": 4} {
+		d, now := still(t, 0)
+		d.opt.Rules.Spec.Network = &cluster.Network{Rates: []int64{8e9}}
+		d.opt.Rules.Placer = placer
+		for i := range 4 {
+			n := controlplane.Node(fmt.Sprintf("n%d", i), 8, map[string]string{
+				"network.topology.nvidia.com/leaf": "leaf"})
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+			d.nodeChanged(n)
+		}
+		d.stale = "there is a network"
+		for _, name := range []string{"first", "second"} {
+			d.come(t, now, controlplane.Gang(name, 3, 4, map[string]string{
+				"!" + AnnotationTraffic: "{pattern: hierarchical, bytes: 2GB, compute: 2s}"})...)
+			d.answer(t, now)
+		}
+		used := map[string]bool{}
+		for _, p := range d.pods {
+			used[p.node] = true
+		}
+		if len(used) != want {
+			t.Errorf("%s: the gangs are on %d nodes, want %d", placer, len(used), want)
+		}
+	}
+}

@@ -190,6 +190,7 @@ func TestUsage(t *testing.T) {
 		{"sim --demo --polices fifo", "did you mean --policies?"},
 		{"sim --demo --policies fifi", `did you mean "fifo"?`},
 		{"sim --demo --place packed", "unknown placer"},
+		{"sim --demo --place compatible", "--place: placer compatible: it rates places by the links of a network"},
 		{"sim --demo --backfill easi", `did you mean "easy"?`},
 		{"sim --demo --cluster 8xA100", "is not NODESxGPUSxMODEL"},
 		{"sim --demo --cluster 8x8xA1000", "unknown GPU model"},
