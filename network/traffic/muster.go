@@ -194,10 +194,11 @@ func sum(list []float64) (total float64) {
 	return total
 }
 
-// The search for classes in a group ends after so many plays of a job. A change must gain so much of the speed of a
-// job.
+// The search for classes in a group ends after so many plays of a job, in a large group sooner: there a play takes
+// longer for each job. A change must gain so much of the speed of a job.
 const (
 	mostPlays  = 1024
+	largeGroup = 8
 	worthwhile = .01
 )
 
@@ -218,6 +219,9 @@ func (s *search) exchange(group []int) {
 		least += worthwhile * float64(s.jobs[i].GPUs) / float64(len(group))
 	}
 	tries := mostPlays / len(group)
+	if len(group) > largeGroup {
+		tries = tries * largeGroup / len(group)
+	}
 	try := func(move func(ts []cluster.Treatment)) bool {
 		if tries--; tries < 0 {
 			return false
