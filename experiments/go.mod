@@ -9,6 +9,7 @@ require github.com/muster-gpu/muster v0.0.0
 require (
 	github.com/klauspost/compress v1.20.3 // indirect
 	golang.org/x/sys v0.49.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
 )
 
 replace github.com/muster-gpu/muster => ../

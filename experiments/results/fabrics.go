@@ -3,9 +3,12 @@ package results
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/network"
 	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/sim"
@@ -24,18 +27,21 @@ const port = 100e9
 type fabricCase struct {
 	name, published string
 	jobs            int
-	clos            func(over int64) network.Clos
+	spec            func(traces string, over int64) (*cluster.Spec, error)
 }
 
 var fabricCases = []fabricCase{
-	{"two layers: 173 ToR, 16 aggregation", "+13 to +23 %", 5000, func(over int64) network.Clos {
-		return network.Clos{NodesPerLeaf: 2, Cards: 4, CardRate: 2 * port, Spines: 16, SpineRate: port / over}
+	{"two layers: 173 ToR, 16 aggregation", "+13 to +23 %", 5000, func(_ string, over int64) (*cluster.Spec, error) {
+		return closOf(network.Clos{NodesPerLeaf: 2, Cards: 4, CardRate: 2 * port, Spines: 16,
+			SpineRate: port / over}), nil
 	}},
-	{"three layers, double-sided: 6 ToR, 12 aggregation, 32 core", "+4 to +7 %", 1500, func(over int64) network.Clos {
-		up := int64(116*4*port/2) / over
-		return network.Clos{NodesPerLeaf: 116, Cards: 2, CardRate: 4 * port, Rails: true, Planes: true, Spines: 2,
-			SpineRate: up, LeavesPerPod: 1, Cores: 16, CoreRate: up / 16}
-	}},
+	{"three layers, double-sided: 6 ToR, 12 aggregation, 32 core", "+4 to +7 %", 5000,
+		func(_ string, over int64) (*cluster.Spec, error) {
+			up := int64(116*4*port/2) / over
+			return closOf(network.Clos{NodesPerLeaf: 116, Cards: 2, CardRate: 4 * port, Rails: true, Planes: true,
+				Spines: 2, SpineRate: up, LeavesPerPod: 1, Cores: 16, CoreRate: up / 16}), nil
+		}},
+	{"three layers, recorded: 847 nodes, 119 ToR, 3 pods", "", 400, recorded},
 }
 
 func host(name string) cluster.Node { return cluster.Node{Name: name, Model: "A100-80GB", GPUs: 8} }
@@ -51,19 +57,35 @@ func closOf(c network.Clos) *cluster.Spec {
 	return spec
 }
 
+// recorded is the 847 hosts of which the places were published with Crux. How many aggregation and core switches there
+// are, and what links carry, is not recorded.
+func recorded(traces string, over int64) (*cluster.Spec, error) {
+	const up, leaves, cores = 8 * 8 * port / 1e9, 48, 16 // of the largest leaf switch, in Gbit/s; of the largest pod
+	text := fmt.Sprintf(`nodes: [{name: "*", model: A100-80GB, gpus: 8}]
+network:
+  classes: 8
+  topology: lingjun2023_topo.csv
+  clos: {cards: 4, card_rate: 200Gbps, spines: 16, oversubscription: %d, cores: %d, core_rate: %dGbps}
+`, over, cores, leaves*int64(up)/16/cores/over)
+	return config.Read(filepath.Join(traces, "topology", "cluster.yaml"), strings.NewReader(text))
+}
+
 // fabrics replays a part of the jobs, 1 or less, under every traffic policy on the networks of Crux' trace simulation.
-func (t *Table) fabrics(ctx context.Context, part float64) error {
+func (t *Table) fabrics(ctx context.Context, traces string, part float64) error {
 	names := traffic.Names()
-	s := Section{Title: "Crux' trace simulation", About: "2,768 GPUs, fifo with EASY backfilling, best-fit. A cell is the part of the GPU time that jobs hold in which they compute, which is GPU utilisation as Crux counts it, and below it is the mean JCT in hours. Published: what Crux gains over Sincronia, TACCL* and CASSINI; beside it what `crux` gains here over `sincronia` and `cassini`. " +
+	s := Section{Title: "Crux' trace simulation", About: "346 nodes with 2,768 GPUs, or the 847 nodes whose places in the network were published with Crux; fifo with EASY backfilling, best-fit. A cell is the part of the GPU time that jobs hold in which they compute, which is GPU utilisation as Crux counts it, and below it is the mean JCT in hours. Published: what Crux gains over Sincronia, TACCL* and CASSINI; beside it what `crux` gains here over `sincronia` and `cassini`. " +
 		"Crux' workload and the rates of its links are not public. Here jobs are drawn by `muster trace synth` and run until their work is done: 1 to 128 GPUs, 4 hours in the median (lognormal, sigma 1.4, at most 7 days), arrivals in a daily cycle at a load of 0.75, five models (VGG-16, BERT large, ResNet-50, GPT-2 XL, Llama 2 7B) with their built-in traffic. " +
-		"A node has 800 Gbit/s: on two layers 4 cards, on three 2; oversubscription is between ToR and aggregation. Only `crux` and `muster` choose paths. On two layers that is all of the gain: of 16 paths there is always one that is free, so nothing is left for classes, and `muster` is as good as `crux`. The gain is larger than published where the other policies leave each pair of ranks on one path, by the switches' hash, and as a link upward is slower than a card (100, 50 and 25 Gbit/s against 200). " +
-		"On three layers six ToR switches have so wide links upward (23 Tbit/s at 1:1) that this workload hardly meets on them, and there is nothing to gain; at 4:1 `crux` loses a little by its classes. The topology that was published with Crux (847 hosts) is not replayed yet.",
+		"A node has 8 GPUs and 800 Gbit/s: on two layers and on the recorded ones 4 cards, else 2; oversubscription is between ToR and aggregation. Of the recorded network is known on which ToR switch each node is (at most 8 on one) and in which of three pods that is; assumed are the GPUs and cards of a node, 16 aggregation switches in each pod and 16 cores that join them, and as much upward from aggregation as comes from below. It has 400 jobs, as the model of its many links is slow. Only `crux` and `muster` choose paths. On two layers that is all of the gain: of 16 paths there is always one that is free, so nothing is left for classes, and `muster` is as good as `crux`. The gain is larger than published where the other policies leave each pair of ranks on one path, by the switches' hash, and as a link upward is slower than a card (100, 50 and 25 Gbit/s against 200). " +
+		"On three layers six ToR switches have so wide links upward (23 Tbit/s at 1:1) that this workload hardly meets on them, and there is nothing to gain; at 4:1 `crux` loses a little by its classes.",
 		Head: slices.Concat([]string{"network", "jobs", "oversubscription"}, names,
 			[]string{"published", "`crux` over `sincronia`", "over `cassini`"})}
 	for _, c := range fabricCases {
 		jobs := int(part * float64(c.jobs))
 		for _, over := range []int64{1, 2, 4} {
-			spec := closOf(c.clos(over))
+			spec, err := c.spec(traces, over)
+			if err != nil {
+				return err
+			}
 			draw, err := trace.ParseSynth(fmt.Sprintf(cruxJobs, jobs, spec.GPUs()))
 			if err != nil {
 				return err

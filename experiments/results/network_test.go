@@ -51,13 +51,14 @@ func TestSnapshots(t *testing.T) {
 // TestFabrics: on a small part of the trace simulation, crux and muster have GPUs compute for the largest part of the
 // time on two layers with oversubscription.
 func TestFabrics(t *testing.T) {
+	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/topology/lingjun2023_topo.csv")))
 	var tab Table
-	if err := tab.fabrics(context.Background(), .04); err != nil {
+	if err := tab.fabrics(context.Background(), traces, .04); err != nil {
 		t.Fatal(err)
 	}
 	s := &tab.Sections[0]
-	if len(s.Cells) != 12 || len(s.Cells[0]) != len(s.Head) || len(s.Cells[1]) != len(s.Head) {
-		t.Fatalf("%d rows, of %d cells, want %d", len(s.Cells), len(s.Cells[0]), len(s.Head))
+	if len(s.Cells) != 18 || len(s.Cells[0]) != len(s.Head) || len(s.Cells[1]) != len(s.Head) {
+		t.Fatalf("%d rows, of %d cells, want 18 of %d", len(s.Cells), len(s.Cells[0]), len(s.Head))
 	}
 	for _, row := range [][]string{s.Cells[2], s.Cells[4]} {
 		share := func(at int) float64 {
