@@ -300,8 +300,9 @@ func (w *world) fill() {
 		}
 		j.round = w.round
 		for _, u := range j.on {
-			if w.at[u.link].round != w.round && (w.at[u.link].asked > w.at[u.link].cap || w.uneven != cluster.Uneven{}) {
-				w.at[u.link].round = w.round
+			l := &w.at[u.link]
+			if l.round != w.round && (l.asked > l.cap || w.uneven != cluster.Uneven{}) {
+				l.round = w.round
 				w.links = append(w.links, u.link)
 			}
 		}
