@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -40,18 +39,18 @@ func gangs(seed uint64, n int) (list []trace.Entry) {
 	return list
 }
 
-// TestCompatible: on drawn mixes of gangs jobs lose less on the network where a placer looks at it. Under make soak it
-// prints the whole table of docs/reference/placers.md.
+// TestCompatible: on drawn mixes of gangs jobs lose much less on the network where a placer keeps them together and
+// looks at links than where none does. Under make soak it prints the whole table of docs/reference/placers.md.
 func TestCompatible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes ten seconds")
 	}
+	seeds := shared.Soak(2, 60)
 	type sums struct{ lost, jct float64 }
-	const seeds = 12
-	placers, treats := []string{"topology", "compatible"}, []string{"none", "cassini"}
-	for _, treat := range shared.Soak(treats, append(treats, "crux")) {
+	for _, treat := range shared.Soak([]string{"none", "cassini"}, []string{"none", "cassini", "crux"}) {
 		got := map[string]*sums{}
-		for _, p := range shared.Soak(placers, append(placers, "best-fit")) {
+		for _, p := range shared.Soak([]string{"best-fit", "compatible"},
+			[]string{"best-fit", "topology", "compatible"}) {
 			got[p] = &sums{}
 			for seed := range uint64(seeds) {
 				out := Run(context.Background(), racked(), gangs(seed, 150),
@@ -60,14 +59,13 @@ func TestCompatible(t *testing.T) {
 					t.Fatal(out.Err)
 				}
 				s := out.Run.Summarise()
-				got[p].lost += s.ContendedHours / seeds
-				got[p].jct += s.JCT.Mean / 60 / seeds
+				got[p].lost += s.ContendedHours / float64(seeds)
+				got[p].jct += s.JCT.Mean / 60 / float64(seeds)
 			}
 			t.Logf("%-8s %-11s %6.2f GPU-hours lost, %6.1f min mean", treat, p, got[p].lost, got[p].jct)
 		}
-		a, b := got["compatible"], got["topology"]
-		if slices.Contains(treats, treat) && (a.lost >= b.lost || a.jct >= b.jct) {
-			t.Errorf("%s: %+v, by topology %+v", treat, *a, *b)
+		if a, b := got["compatible"], got["best-fit"]; a.lost > 0.7*b.lost || a.jct >= b.jct {
+			t.Errorf("%s: %+v, by best-fit %+v", treat, *a, *b)
 		}
 	}
 }
