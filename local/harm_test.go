@@ -25,6 +25,12 @@ func alive(t testing.TB, change ...func(*Options)) *Machine {
 	for _, f := range change {
 		f(&opt)
 	}
+	return lasting(t, opt)
+}
+
+// lasting is a machine that schedules until the test ends, and leaves nothing running.
+func lasting(t testing.TB, opt Options) *Machine {
+	t.Helper()
 	m, end := running(t, opt)
 	t.Cleanup(func() {
 		end()

@@ -29,14 +29,7 @@ func TestReturnOverRestart(t *testing.T) {
 		t.Errorf("it waits for %+v", before.Loan)
 	}
 	end()
-	m, end = running(t, opt)
-	t.Cleanup(func() {
-		end()
-		m.jobs = nil
-		if err := m.sweep(); err != nil {
-			t.Error(err)
-		}
-	})
+	m = lasting(t, opt)
 	loan := until(t, m, replica, show.StateRunning).Loan
 	if loan == nil || len(loan.Jobs) != 1 || loan.Jobs[0] != leaves || loan.Asked.After(asked) ||
 		loan.Back.Before(asked) {
@@ -63,14 +56,7 @@ func TestLend(t *testing.T) {
 	lent := submit(t, m, forever, func(s *ask.Submission) { s.Tier = "best-effort" })
 	until(t, m, lent, show.StateRunning)
 	end()
-	m, end = running(t, opt)
-	t.Cleanup(func() {
-		end()
-		m.jobs = nil
-		if err := m.sweep(); err != nil {
-			t.Error(err)
-		}
-	})
+	m = lasting(t, opt)
 	until(t, m, second, show.StatePending)
 	why, err := m.Why(t.Context(), second, nil)
 	if text := strings.Join(why.Blockers, "; "); err != nil || !strings.Contains(text,

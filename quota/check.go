@@ -65,10 +65,7 @@ func (r Refusal) OK() bool { return r.Rule == Allowed }
 
 // String describes it in one line, in GPUs.
 func (r Refusal) String() string {
-	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), FormatGPUs(r.Asked)+" GPUs"
-	if r.Asked == 1000 {
-		asked = "1 GPU"
-	}
+	used, limit, asked := FormatGPUs(r.Used), FormatGPUs(r.Limit), GPUs(r.Asked)
 	queue := "queue " + strconv.Quote(r.Name)
 	if r.Queue == Root {
 		queue = "the cluster"
@@ -95,6 +92,14 @@ func (r Refusal) String() string {
 		return fmt.Sprintf("%s: %d of %d GPU-hours of this period spent", queue, r.Used, r.Limit)
 	}
 	return r.Rule.String()
+}
+
+// GPUs is "1 GPU" or "2.5 GPUs".
+func GPUs(m Milli) string {
+	if m == 1000 {
+		return "1 GPU"
+	}
+	return FormatGPUs(m) + " GPUs"
 }
 
 // FormatGPUs formats milli-GPU as GPUs: "4", "0.5".

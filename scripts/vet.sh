@@ -2,11 +2,10 @@
 # go vet without facts about packages of other modules (which of their functions print as Printf does or never return):
 # to read a thousand of them for these takes most of the time, and what is checked with them is next to nothing.
 set -eu
-vet=$(go env GOTOOLDIR)/vet
 eval "last=\${$#}"
 case $last in
 -V=full) # another tool than vet itself, for go's cache
-	echo "$("$vet" -V=full), without others' facts"
+	echo "$(go tool vet -V=full), without others' facts"
 	exit
 	;;
 *.cfg)
@@ -16,4 +15,4 @@ case $last in
 	fi
 	;;
 esac
-exec "$vet" "$@"
+exec "$(go env GOTOOLDIR)/vet" "$@"

@@ -210,11 +210,7 @@ func (s *Serving) lenders() (list []cluster.Lender) {
 		if spec.Lend.Within == 0 {
 			continue
 		}
-		first := scale.Kind{Share: spec.Variants[0].Share()}
-		if p, ok := s.Scaling[k].(scale.Planner); ok {
-			first = p.First(spec)
-		}
-		replica := replicaOf(spec, first)
+		replica := replicaOf(spec, scale.None(s.Scaling[k], spec)[0].Kind)
 		list = append(list, cluster.Lender{Service: spec.Name, Replica: &replica, Replicas: spec.Replicas.Max,
 			Servers: scale.LendsServers(s.Scaling[k], s.gpus)})
 	}

@@ -246,16 +246,9 @@ func (b *Book) Text(j *job.State) string {
 		}
 		list = append(list, fmt.Sprintf("%s %s %s of %s, which only best-effort and elastic jobs may have until %s them:"+
 			" %s left for others, %s asked; more is left when one of the others ends, or when less is lent",
-			who, verb, gpus(owed), b.models(l), need, gpus(max(0, b.left(l))), gpus(b.smallest(j))))
+			who, verb, quota.GPUs(owed), b.models(l), need, quota.GPUs(max(0, b.left(l))), quota.GPUs(b.smallest(j))))
 	}
 	return strings.Join(list, "; ")
-}
-
-func gpus(m cluster.Milli) string {
-	if m == cluster.Whole {
-		return "1 GPU"
-	}
-	return quota.FormatGPUs(m) + " GPUs"
 }
 
 // models names those of the GPUs on which a lender's replicas can be.

@@ -110,8 +110,7 @@ func (r *Room) lend(list []*running) {
 				continue
 			}
 			if pods, err := labels.Parse(o.selector); err == nil && o.selector != "" {
-				all = append(all, lender{s.object, pods, s.spec.Lend.Within, s.object.UID,
-					s.object.Namespace + "/" + s.spec.Name})
+				all = append(all, lender{s.object, pods, s.spec.Lend.Within, s.object.UID, s.title()})
 			}
 		}
 	}
@@ -135,6 +134,9 @@ func (r *Room) lend(list []*running) {
 	}
 }
 
+// title names a service among those of all namespaces.
+func (s *running) title() string { return s.object.Namespace + "/" + s.spec.Name }
+
 // lender is a service that lends, for the scheduler; nil: it lends nothing.
 func (s *running) lender(of []scale.GPUs) *cluster.Lender {
 	i := slices.IndexFunc(s.parts, func(o *object) bool { return o != nil })
@@ -142,7 +144,7 @@ func (s *running) lender(of []scale.GPUs) *cluster.Lender {
 		return nil
 	}
 	v := &s.spec.Variants[i]
-	return &cluster.Lender{Service: s.object.Namespace + "/" + s.spec.Name, Replicas: s.spec.Replicas.Max,
+	return &cluster.Lender{Service: s.title(), Replicas: s.spec.Replicas.Max,
 		Replica: &cluster.Job{GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Request}}},
 		Servers: scale.LendsServers(s.policy, of)}
 }

@@ -173,7 +173,7 @@ func (r *Room) assign(list []*running, variants []*object) {
 		if s.spec.Name == "" {
 			continue
 		}
-		key := s.object.Namespace + "/" + s.spec.Name
+		key := s.title()
 		if other := first[key]; other != nil {
 			s.taken = other.object
 			continue
