@@ -144,11 +144,16 @@ func TestChart(t *testing.T) {
 		}
 	}
 	marking := render(t, "--set", "agent.enabled=true,agent.namespace=marks,agent.nodeSelector.pool=gpu")
-	for _, want := range []string{"kind: DaemonSet", "resources: [pods], verbs: [list, watch]}\n---",
+	for _, want := range []string{"kind: DaemonSet", "resources: [pods], verbs: [list, watch]}\n- {apiGroups",
+		"resourceNames: [v1.view.muster.sh], verbs: [list, watch]}\n---",
 		"namespace: marks", "args: [agent, --cgroups=/host/cgroup]", "pool: gpu"} {
 		if !strings.Contains(marking, want) || strings.Contains(out, want) {
 			t.Errorf("%q is to be in what the chart makes if it has an agent, and only then", want)
 		}
+	}
+	alone := render(t, "--set", "agent.enabled=true,api.enabled=false")
+	if !strings.Contains(alone, "/host/cgroup, --authority=none]") || strings.Contains(alone, "apiservices") {
+		t.Error("without the API there is no authority by which an agent could check seals")
 	}
 	kept := render(t, "--set", "history.claim=past,prometheus.secret=who")
 	for _, want := range []string{"--history=/history/history.jsonl", "mountPath: /history", "claimName: past",

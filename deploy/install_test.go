@@ -151,6 +151,8 @@ func (k *cluster) withHelm() {
 	if _, err := k.c.AppsV1().DaemonSets("gpu").Get(k.Context(), "muster-agent", metav1.GetOptions{}); err != nil {
 		k.Errorf("the agent is not there: %v", err)
 	}
+	k.must("", "get", "apiservices", "--field-selector", "metadata.name=v1.view.muster.sh", "--as",
+		"system:serviceaccount:gpu:muster-agent")
 	k.must(`{apiVersion: muster.sh/v1alpha1, kind: Queue, metadata: {name: kept}, spec: {guarantee: 2}}`, "apply", "-f",
 		"-")
 	run("upgrade", "muster", "helm/muster", "--set", "replicas=3,config.policy=fifo,agent.enabled=false")

@@ -180,7 +180,7 @@ func (d *Driver) notesFor(g *gang, uid types.UID) map[string]string {
 	if every := d.opt.Saving.Interval(g.spec, &d.losses); every > 0 {
 		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
 	}
-	d.tellTraffic(g, notes)
+	d.tellTraffic(g, uid, notes)
 	return notes
 }
 

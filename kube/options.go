@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -119,6 +120,8 @@ type Options struct {
 	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
 	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
 	Seal plans.Key
+	// Sign is the seal of an annotation by the authority's key, for programs other than schedulers; nil: none is made.
+	Sign func(uid types.UID, annotation, text string) string
 	// History is told what became of gangs; nil: nothing is told.
 	History History
 	// Lenders knows which services lend what they do not use; nil: none does.

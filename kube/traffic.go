@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -31,24 +32,27 @@ func (g *gang) treatment(e *engine.Engine) (t cluster.Treatment) {
 	return t
 }
 
-// trafficNotes are what can change while pods run: the class and the slots.
-func trafficNotes(q *config.QoS, t *cluster.Treatment) map[string]string {
+// trafficNotes are what can change while a pod runs: the class and the slots. Agents check the seal of the DSCP.
+func (o *Options) trafficNotes(uid types.UID, t *cluster.Treatment) map[string]string {
 	notes := map[string]string{AnnotationClass: strconv.Itoa(t.Class), AnnotationDSCP: "cs0",
 		AnnotationSlots: strings.TrimSpace(string(config.Slots(t)))}
-	if m, marked := q.Mark(t.Class); marked {
+	if m, marked := o.QoS.Mark(t.Class); marked {
 		notes[AnnotationDSCP] = config.DSCPText(m.DSCP)
+	}
+	if o.Sign != nil {
+		notes[AnnotationDSCP+terms.SealSuffix] = o.Sign(uid, AnnotationDSCP, notes[AnnotationDSCP])
 	}
 	return notes
 }
 
 // tellTraffic adds to what is written to a pod with its binding how the network treats it, each variable with the
 // library's default where nothing is decided: an empty one is a mistake to NCCL.
-func (d *Driver) tellTraffic(g *gang, notes map[string]string) {
+func (d *Driver) tellTraffic(g *gang, uid types.UID, notes map[string]string) {
 	if !d.treatsTraffic() {
 		return
 	}
 	t := g.treatment(d.eng)
-	maps.Copy(notes, trafficNotes(&d.opt.QoS, &t))
+	maps.Copy(notes, d.opt.trafficNotes(uid, &t))
 	set := map[string]string{}
 	for _, kv := range d.opt.QoS.Variables(&t, nil) {
 		name, value, _ := strings.Cut(kv, "=")
@@ -65,12 +69,12 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 	if !d.treatsTraffic() || t == nil {
 		return
 	}
-	notes := trafficNotes(&d.opt.QoS, t)
 	for _, p := range g.sorted() {
 		if p.node == "" {
 			continue // its binding says it
 		}
 		obj := p.obj
+		notes := d.opt.trafficNotes(obj.UID, t)
 		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 		d.do(func(ctx context.Context) {
 			if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,

@@ -7,12 +7,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // Gangs on nodes of different racks share the racks' links: their pods are told in which class their traffic is, in
@@ -21,6 +23,7 @@ func TestTrafficOfPods(t *testing.T) {
 	d, now := still(t, 0)
 	d.opt.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 	d.opt.Rules.Traffic, d.opt.QoS = "crux", config.DefaultQoS()
+	d.opt.Sign = func(uid types.UID, annotation, text string) string { return fmt.Sprint(uid, annotation, text) }
 	for i := range 6 {
 		n := controlplane.Node(fmt.Sprintf("n%d", i), 8, map[string]string{
 			"network.topology.nvidia.com/leaf": fmt.Sprintf("leaf%d", i%2)})
@@ -62,6 +65,10 @@ func TestTrafficOfPods(t *testing.T) {
 	if second[AnnotationTC] != "160" || second[AnnotationDSCP] != "cs5" || first[AnnotationFIFO] != "160" ||
 		first[AnnotationTC] != "128" {
 		t.Errorf("first %v\nsecond %v", first, second)
+	}
+	uid := gangNamed(t, d, "second").sorted()[0].obj.UID
+	if seal := second[AnnotationDSCP+terms.SealSuffix]; seal != d.opt.Sign(uid, AnnotationDSCP, "cs5") {
+		t.Errorf("the seal is %q", seal)
 	}
 	come("silent", "")
 	if n := notes("silent"); n[AnnotationClass] != "0" {
@@ -110,6 +117,7 @@ func testTraffic(b *bench) {
 	d, stop := b.schedule(func(o *Options) {
 		o.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 		o.Rules.Traffic, o.QoS, o.Dynamic = "crux", config.DefaultQoS(), b.dynamic()
+		o.Sign = func(uid types.UID, _, text string) string { return string(uid) + text }
 	})
 	defer stop()
 	notes := func(name string) map[string]string { return b.pod(name).Annotations }
@@ -124,7 +132,8 @@ func testTraffic(b *bench) {
 	b.wait("the second is bound in the class that goes first, the first is told of its class", func() bool {
 		one, two := notes("first-0"), notes("second-0")
 		return two[AnnotationClass] == "1" && two[AnnotationTC] == "160" && two[AnnotationDSCP] == "cs5" &&
-			one[AnnotationClass] == "2" && one[AnnotationDSCP] == "cs4" && one[AnnotationTC] == "0"
+			one[AnnotationClass] == "2" && one[AnnotationDSCP] == "cs4" && one[AnnotationTC] == "0" &&
+			one[AnnotationDSCP+terms.SealSuffix] == string(b.pod("first-0").UID)+"cs4"
 	})
 	jobs, err := d.View().Jobs(b.ctx, ask.Filter{Name: "first"})
 	if err != nil || len(jobs) != 1 {

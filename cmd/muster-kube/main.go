@@ -169,7 +169,7 @@ func (f *kubeFlags) run(ctx context.Context, c *cobra.Command) error {
 		return err
 	}
 	if opt.Authority = sum; sum != "" { // the authority is kept, so the next scheduler has the same
-		opt.Seal = own.Seal()
+		opt.Seal, opt.Sign = own.Seal(), own.Sign
 	}
 	if opt.Failures, err = earlierFailures(); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)

@@ -1,11 +1,13 @@
 //go:build linux
 
 // Package agent marks what pods of one node send over TCP and UDP with the DSCP that the scheduler wrote to them. It
-// reads pods of its node and nothing else, and writes nothing to the cluster.
+// reads pods of its node and the scheduler's authority, and writes nothing to the cluster.
 package agent
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
 	"log/slog"
 	"strconv"
 	"sync"
@@ -13,13 +15,18 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/kube/seals"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/local/dscp"
 )
@@ -35,7 +42,11 @@ type Options struct {
 	Client  kubernetes.Interface
 	Node    string // whose pods it marks
 	Cgroups string // where the hierarchy of version 2 is, with the groups of pods
-	Log     *slog.Logger
+	// Authority is the APIService with the certificate of the scheduler's authority, by which seals of annotations are
+	// checked, read with Dynamic; empty: whoever may annotate a pod is believed.
+	Authority string
+	Dynamic   dynamic.Interface
+	Log       *slog.Logger
 }
 
 // agent is one that runs.
@@ -43,15 +54,22 @@ type agent struct {
 	Options
 	again chan struct{}
 	mu    sync.Mutex
-	pods  map[types.UID]marked
+	pods  map[types.UID]*marked
 	said  map[types.UID]string // what kept a pod from being marked, as the log has it
+	// authority is that of the seals; nil: it is not known
+	authority *x509.Certificate
 }
 
 // marked is a pod that is to be marked.
 type marked struct {
-	name string
+	obj  *v1.Pod // as it is trimmed
 	dscp uint8
+	// whether its seal holds, by an authority
+	sealed bool
+	by     *x509.Certificate
 }
+
+func (m *marked) name() string { return m.obj.Namespace + "/" + m.obj.Name }
 
 // Run marks until the context ends. The marks stay: the next agent keeps what is right.
 func Run(ctx context.Context, opt Options) error {
@@ -59,7 +77,8 @@ func Run(ctx context.Context, opt Options) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{Options: opt, again: make(chan struct{}, 1), pods: map[types.UID]marked{}, said: map[types.UID]string{}}
+	a := &agent{Options: opt, again: make(chan struct{}, 1), pods: map[types.UID]*marked{},
+		said: map[types.UID]string{}}
 	f := informers.NewSharedInformerFactoryWithOptions(opt.Client, 0, informers.WithTransform(trim),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", opt.Node).String()
@@ -72,6 +91,13 @@ func Run(ctx context.Context, opt Options) error {
 	})
 	if err != nil {
 		return err
+	}
+	if opt.Authority != "" {
+		authorities, err := a.watchAuthority(ctx)
+		if err != nil {
+			return err
+		}
+		defer authorities.Shutdown()
 	}
 	f.Start(ctx.Done())
 	defer f.Shutdown()
@@ -101,7 +127,8 @@ func trim(obj any) (any, error) {
 	}
 	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace, UID: p.UID,
 		ResourceVersion: p.ResourceVersion,
-		Annotations:     map[string]string{terms.AnnotationDSCP: p.Annotations[terms.AnnotationDSCP]}},
+		Annotations: map[string]string{terms.AnnotationDSCP: p.Annotations[terms.AnnotationDSCP],
+			terms.AnnotationDSCP + terms.SealSuffix: p.Annotations[terms.AnnotationDSCP+terms.SealSuffix]}},
 		Status: v1.PodStatus{Phase: p.Status.Phase}}, nil
 }
 
@@ -119,7 +146,7 @@ func (a *agent) changed(obj any) {
 		a.Log.Warn("a pod's DSCP is not understood", "pod", p.Namespace+"/"+p.Name, "error", err)
 		a.set(p.UID, nil)
 	default:
-		a.set(p.UID, &marked{p.Namespace + "/" + p.Name, value})
+		a.set(p.UID, &marked{obj: p, dscp: value})
 	}
 }
 
@@ -140,12 +167,77 @@ func (a *agent) set(uid types.UID, m *marked) {
 		delete(a.pods, uid)
 		delete(a.said, uid)
 	} else {
-		a.pods[uid] = *m
+		a.pods[uid] = m
 	}
+	a.wake()
+}
+
+func (a *agent) wake() {
 	select {
 	case a.again <- struct{}{}:
 	default:
 	}
+}
+
+var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+
+// watchAuthority has the authority read, and again when it changes.
+func (a *agent) watchAuthority(ctx context.Context) (dynamicinformer.DynamicSharedInformerFactory, error) {
+	f := dynamicinformer.NewFilteredDynamicSharedInformerFactory(a.Dynamic, 0, metav1.NamespaceAll,
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.Authority).String()
+		})
+	in := f.ForResource(apiServices).Informer()
+	if _, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { a.read(obj) },
+		UpdateFunc: func(_, obj any) { a.read(obj) },
+	}); err != nil {
+		return nil, err
+	}
+	f.Start(ctx.Done())
+	return f, nil
+}
+
+// read takes the authority from an APIService; one that has none yet leaves the last one in force.
+func (a *agent) read(obj any) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok || u.GetName() != a.Authority {
+		return
+	}
+	text, _, _ := unstructured.NestedString(u.Object, "spec", "caBundle")
+	if text == "" {
+		return
+	}
+	bundle, err := base64.StdEncoding.DecodeString(text)
+	if err == nil {
+		var now *x509.Certificate
+		if now, err = seals.Read(bundle); err == nil {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.authority == nil || !now.Equal(a.authority) {
+				a.authority = now
+				a.wake()
+			}
+			return
+		}
+	}
+	a.Log.Warn("the scheduler's authority cannot be read", "APIService", a.Authority, "error", err)
+}
+
+// holds reports whether the scheduler wrote what a pod says.
+func (a *agent) holds(m *marked) bool {
+	switch {
+	case a.Authority == "":
+		return true
+	case a.authority == nil:
+		return false
+	case m.by != a.authority:
+		m.by, m.sealed = a.authority, seals.Holds(a.authority, m.obj, terms.AnnotationDSCP)
+		if !m.sealed {
+			a.Log.Warn("what a pod sends is not marked: its DSCP is not sealed by the scheduler", "pod", m.name())
+		}
+	}
+	return m.sealed
 }
 
 // wanted is the DSCP by pod, of those that have a group.
@@ -154,7 +246,7 @@ func (a *agent) wanted(groups *podGroups) map[string]uint8 {
 	defer a.mu.Unlock()
 	want := map[string]uint8{}
 	for uid, m := range a.pods {
-		if groups.dir(string(uid)) != "" {
+		if a.holds(m) && groups.dir(string(uid)) != "" {
 			want[string(uid)] = m.dscp
 		}
 	}
@@ -177,9 +269,9 @@ func (a *agent) note(states map[string]dscp.State) {
 		}
 		a.said[uid] = now
 		if s.Err != nil {
-			a.Log.Warn("what a pod sends is not marked", "pod", m.name, "error", s.Err)
+			a.Log.Warn("what a pod sends is not marked", "pod", m.name(), "error", s.Err)
 		} else {
-			a.Log.Info("what a pod sends is marked", "pod", m.name, "dscp", config.DSCPText(m.dscp), "where", now)
+			a.Log.Info("what a pod sends is marked", "pod", m.name(), "dscp", config.DSCPText(m.dscp), "where", now)
 		}
 	}
 }

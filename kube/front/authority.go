@@ -23,7 +23,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/kube/seals"
 )
 
 // mostNames bounds for how many names certificates are kept.
@@ -93,6 +96,15 @@ func (a *Authority) Seal() []byte {
 	h := hmac.New(sha256.New, a.key.D.Bytes())
 	_, _ = h.Write([]byte("muster: what is written to pods"))
 	return h.Sum(nil)
+}
+
+// Sign is the seal of an annotation of a pod, which everybody can check who knows the authority.
+func (a *Authority) Sign(uid types.UID, annotation, text string) string {
+	seal, err := seals.Sign(a.key, uid, annotation, text)
+	if err != nil {
+		return "" // holds nowhere
+	}
+	return seal
 }
 
 // Certificate makes the certificate for a connection (Certificate), and keeps it.
