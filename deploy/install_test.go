@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -133,6 +134,7 @@ func TestInstall(t *testing.T) {
 	}
 	k.pods()
 	k.schedules()
+	t.Run("marks", k.marks)
 	k.rights()
 }
 
@@ -185,11 +187,11 @@ func (k *cluster) pods() {
 	}
 }
 
-// kubeconfig contains the token of the scheduler's account.
-func (k *cluster) kubeconfig() string {
+// kubeconfig contains the token of an account: the scheduler's is muster in namespace.
+func (k *cluster) kubeconfig(namespace, account string) string {
 	k.Helper()
 	hour := int64(3600)
-	tr, err := k.c.CoreV1().ServiceAccounts(namespace).CreateToken(k.Context(), "muster",
+	tr, err := k.c.CoreV1().ServiceAccounts(namespace).CreateToken(k.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}},
 		metav1.CreateOptions{})
 	if err != nil {
@@ -242,13 +244,33 @@ func (k *cluster) looked() {
 	})
 }
 
+// output is what a program says.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// String implements fmt.Stringer.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
 // launch runs the program until the end of the test, and checks that it ended without an error and that no
-// request was forbidden.
-func (k *cluster) launch(args ...string) {
+// request was forbidden. It returns what the program says.
+func (k *cluster) launch(args ...string) *output {
 	k.Helper()
 	c := exec.Command(programs.Path(k, "muster-kube"), args...)
-	var log bytes.Buffer
-	c.Stdout, c.Stderr = &log, &log
+	log := &output{}
+	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {
 		k.Fatal(err)
@@ -256,9 +278,10 @@ func (k *cluster) launch(args ...string) {
 	k.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGTERM)
 		if err := c.Wait(); err != nil || k.Failed() || strings.Contains(log.String(), "forbidden") {
-			k.Errorf("muster-kube: %v\n%s", err, log.String())
+			k.Errorf("muster-kube: %v\n%s", err, log)
 		}
 	})
+	return log
 }
 
 // scheduler starts the program as the Deployment does, with the rights of its account, and returns its address.
@@ -269,13 +292,13 @@ func (k *cluster) scheduler() string {
 		k.Fatal(err)
 	}
 	conf := filepath.Join(k.TempDir(), "muster.yaml")
-	text := configuration(k.T) + "stop: {best-effort: {how: kill, grace: 1s}}\n"
+	text := configuration(k.T) + "stop: {best-effort: {how: kill, grace: 1s}}\n" + traffic
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		k.Fatal(err)
 	}
 	address, api := k.address(), k.address()
 	k.route(api)
-	args := []string{"--kubeconfig", k.kubeconfig()}
+	args := []string{"--kubeconfig", k.kubeconfig(namespace, "muster")}
 	for _, a := range d.Spec.Template.Spec.Containers[0].Args {
 		args = append(args, strings.NewReplacer("/etc/muster/muster.yaml", conf, "=:9095", "="+address, "=:8443",
 			"="+api, "$(POD_NAMESPACE)", namespace).Replace(a))

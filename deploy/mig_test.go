@@ -75,6 +75,7 @@ func (k *cluster) installed() string {
 		k.Fatal(err)
 	}
 	address := k.address()
-	k.launch("--kubeconfig", k.kubeconfig(), "--config", conf, "--namespace", namespace, "--listen", address)
+	k.launch("--kubeconfig", k.kubeconfig(namespace, "muster"), "--config", conf, "--namespace", namespace, "--listen",
+		address)
 	return address
 }

@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
@@ -147,7 +146,7 @@ func slotsOf(p *plans.Plan) (slots []slot) {
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
-	obj, run, notes := p.obj, g.run, d.notesFor(g, p.obj.UID)
+	obj, run, notes := p.obj, g.run, d.notesFor(g, p.obj)
 	if d.opt.Authority != "" && reports.HasToken(obj) {
 		notes[AnnotationSum] = d.opt.Authority
 	}
@@ -174,13 +173,13 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 }
 
 // notesFor is what is written to a pod of a gang with its binding.
-func (d *Driver) notesFor(g *gang, uid types.UID) map[string]string {
+func (d *Driver) notesFor(g *gang, obj *v1.Pod) map[string]string {
 	notes := map[string]string{}
-	d.opt.Seal.Write(notes, uid, AnnotationPlan, g.plan)
+	d.opt.Seal.Write(notes, obj.UID, AnnotationPlan, g.plan)
 	if every := d.opt.Saving.Interval(g.spec, &d.losses); every > 0 {
 		notes[AnnotationEvery] = strconv.FormatInt(int64(max(time.Second, every)/time.Second), 10)
 	}
-	d.tellTraffic(g, uid, notes)
+	d.tellTraffic(g, obj, notes)
 	return notes
 }
 

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -120,8 +120,9 @@ type Options struct {
 	// Seal is the key by which what is written to pods for the next scheduler is sealed, the same for all schedulers of
 	// a cluster; empty: nothing is sealed, and what pods carry is checked against what they hold alone.
 	Seal plans.Key
-	// Sign is the seal of an annotation by the authority's key, for programs other than schedulers; nil: none is made.
-	Sign func(uid types.UID, annotation, text string) string
+	// Sign is the seal of an annotation that is written to a pod now, by the authority's key, for programs other than
+	// schedulers; nil: none is made.
+	Sign func(obj *v1.Pod, annotation, text string, now time.Time) string
 	// History is told what became of gangs; nil: nothing is told.
 	History History
 	// Lenders knows which services lend what they do not use; nil: none does.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -33,26 +34,26 @@ func (g *gang) treatment(e *engine.Engine) (t cluster.Treatment) {
 }
 
 // trafficNotes are what can change while a pod runs: the class and the slots. Agents check the seal of the DSCP.
-func (o *Options) trafficNotes(uid types.UID, t *cluster.Treatment) map[string]string {
+func (o *Options) trafficNotes(obj *v1.Pod, t *cluster.Treatment) map[string]string {
 	notes := map[string]string{AnnotationClass: strconv.Itoa(t.Class), AnnotationDSCP: "cs0",
 		AnnotationSlots: strings.TrimSpace(string(config.Slots(t)))}
 	if m, marked := o.QoS.Mark(t.Class); marked {
 		notes[AnnotationDSCP] = config.DSCPText(m.DSCP)
 	}
 	if o.Sign != nil {
-		notes[AnnotationDSCP+terms.SealSuffix] = o.Sign(uid, AnnotationDSCP, notes[AnnotationDSCP])
+		notes[AnnotationDSCP+terms.SealSuffix] = o.Sign(obj, AnnotationDSCP, notes[AnnotationDSCP], o.Now())
 	}
 	return notes
 }
 
 // tellTraffic adds to what is written to a pod with its binding how the network treats it, each variable with the
 // library's default where nothing is decided: an empty one is a mistake to NCCL.
-func (d *Driver) tellTraffic(g *gang, uid types.UID, notes map[string]string) {
+func (d *Driver) tellTraffic(g *gang, obj *v1.Pod, notes map[string]string) {
 	if !d.treatsTraffic() {
 		return
 	}
 	t := g.treatment(d.eng)
-	maps.Copy(notes, d.opt.trafficNotes(uid, &t))
+	maps.Copy(notes, d.opt.trafficNotes(obj, &t))
 	set := map[string]string{}
 	for _, kv := range d.opt.QoS.Variables(&t, nil) {
 		name, value, _ := strings.Cut(kv, "=")
@@ -74,7 +75,7 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 			continue // its binding says it
 		}
 		obj := p.obj
-		notes := d.opt.trafficNotes(obj.UID, t)
+		notes := d.opt.trafficNotes(obj, t)
 		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 		d.do(func(ctx context.Context) {
 			if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,

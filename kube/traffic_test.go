@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
@@ -23,7 +23,9 @@ func TestTrafficOfPods(t *testing.T) {
 	d, now := still(t, 0)
 	d.opt.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 	d.opt.Rules.Traffic, d.opt.QoS = "crux", config.DefaultQoS()
-	d.opt.Sign = func(uid types.UID, annotation, text string) string { return fmt.Sprint(uid, annotation, text) }
+	d.opt.Sign = func(obj *v1.Pod, annotation, text string, at time.Time) string {
+		return fmt.Sprint(obj.UID, annotation, text, at.UnixNano())
+	}
 	for i := range 6 {
 		n := controlplane.Node(fmt.Sprintf("n%d", i), 8, map[string]string{
 			"network.topology.nvidia.com/leaf": fmt.Sprintf("leaf%d", i%2)})
@@ -46,7 +48,7 @@ func TestTrafficOfPods(t *testing.T) {
 	}
 	notes := func(name string) map[string]string {
 		g := gangNamed(t, d, name)
-		return d.notesFor(g, g.sorted()[0].obj.UID)
+		return d.notesFor(g, g.sorted()[0].obj)
 	}
 	come("first", "{pattern: ring, bytes: 10GB, compute: 1s}")
 	if n := notes("first"); n[AnnotationClass] != "0" || n[AnnotationTC] != "0" || n[AnnotationDSCP] != "cs0" ||
@@ -66,8 +68,8 @@ func TestTrafficOfPods(t *testing.T) {
 		first[AnnotationTC] != "128" {
 		t.Errorf("first %v\nsecond %v", first, second)
 	}
-	uid := gangNamed(t, d, "second").sorted()[0].obj.UID
-	if seal := second[AnnotationDSCP+terms.SealSuffix]; seal != d.opt.Sign(uid, AnnotationDSCP, "cs5") {
+	obj := gangNamed(t, d, "second").sorted()[0].obj
+	if seal := second[AnnotationDSCP+terms.SealSuffix]; seal != d.opt.Sign(obj, AnnotationDSCP, "cs5", *now) {
 		t.Errorf("the seal is %q", seal)
 	}
 	come("silent", "")
@@ -117,7 +119,7 @@ func testTraffic(b *bench) {
 	d, stop := b.schedule(func(o *Options) {
 		o.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 		o.Rules.Traffic, o.QoS, o.Dynamic = "crux", config.DefaultQoS(), b.dynamic()
-		o.Sign = func(uid types.UID, _, text string) string { return string(uid) + text }
+		o.Sign = func(obj *v1.Pod, _, text string, _ time.Time) string { return string(obj.UID) + text }
 	})
 	defer stop()
 	notes := func(name string) map[string]string { return b.pod(name).Annotations }

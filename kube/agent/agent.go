@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"log/slog"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -55,18 +56,17 @@ type agent struct {
 	again chan struct{}
 	mu    sync.Mutex
 	pods  map[types.UID]*marked
-	said  map[types.UID]string // what kept a pod from being marked, as the log has it
+	said  map[types.UID]string // what became of a pod's mark, as the log has it
 	// authority is that of the seals; nil: it is not known
 	authority *x509.Certificate
 }
 
-// marked is a pod that is to be marked.
+// marked is a pod that has a DSCP, or had one since the agent began.
 type marked struct {
-	obj  *v1.Pod // as it is trimmed
-	dscp uint8
-	// whether its seal holds, by an authority
-	sealed bool
-	by     *x509.Certificate
+	obj    *v1.Pod // as it is trimmed
+	judged bool    // it was found out whether to believe what it says now
+	dscp   uint8   // that is believed; 0: what it sends is not marked
+	moment int64   // of the seal of that; 0: nothing was believed yet
 }
 
 func (m *marked) name() string { return m.obj.Namespace + "/" + m.obj.Name }
@@ -137,17 +137,20 @@ func (a *agent) changed(obj any) {
 	if !ok {
 		return
 	}
-	text := p.Annotations[terms.AnnotationDSCP]
-	value, err := config.ParseDSCP(text)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.pods[p.UID]
 	switch {
-	case text == "" || err == nil && value == 0 || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed:
-		a.set(p.UID, nil)
-	case err != nil:
-		a.Log.Warn("a pod's DSCP is not understood", "pod", p.Namespace+"/"+p.Name, "error", err)
-		a.set(p.UID, nil)
+	case p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed:
+		a.forget(p.UID)
+	case m == nil && p.Annotations[terms.AnnotationDSCP] == "":
+	case m == nil:
+		a.pods[p.UID] = &marked{obj: p}
+	case maps.Equal(m.obj.Annotations, p.Annotations):
 	default:
-		a.set(p.UID, &marked{obj: p, dscp: value})
+		m.obj, m.judged = p, false
 	}
+	a.wake()
 }
 
 func (a *agent) gone(obj any) {
@@ -155,21 +158,17 @@ func (a *agent) gone(obj any) {
 		obj = last.Obj
 	}
 	if p, ok := obj.(*v1.Pod); ok {
-		a.set(p.UID, nil)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.forget(p.UID)
+		a.wake()
 	}
 }
 
-// set says how a pod is to be marked; nil: not at all.
-func (a *agent) set(uid types.UID, m *marked) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if m == nil {
-		delete(a.pods, uid)
-		delete(a.said, uid)
-	} else {
-		a.pods[uid] = m
-	}
-	a.wake()
+// forget is called with the lock.
+func (a *agent) forget(uid types.UID) {
+	delete(a.pods, uid)
+	delete(a.said, uid)
 }
 
 func (a *agent) wake() {
@@ -216,6 +215,9 @@ func (a *agent) read(obj any) {
 			defer a.mu.Unlock()
 			if a.authority == nil || !now.Equal(a.authority) {
 				a.authority = now
+				for _, m := range a.pods { // what another authority vouched for is nobody's word now
+					*m = marked{obj: m.obj}
+				}
 				a.wake()
 			}
 			return
@@ -224,20 +226,42 @@ func (a *agent) read(obj any) {
 	a.Log.Warn("the scheduler's authority cannot be read", "APIService", a.Authority, "error", err)
 }
 
-// holds reports whether the scheduler wrote what a pod says.
-func (a *agent) holds(m *marked) bool {
-	switch {
-	case a.Authority == "":
-		return true
-	case a.authority == nil:
-		return false
-	case m.by != a.authority:
-		m.by, m.sealed = a.authority, seals.Holds(a.authority, m.obj, terms.AnnotationDSCP)
-		if !m.sealed {
-			a.Log.Warn("what a pod sends is not marked: its DSCP is not sealed by the scheduler", "pod", m.name())
+// longestText is how much of what a pod says is in the log.
+const longestText = 16
+
+// judge finds out whether what a pod says now is to be believed. If it is not, what was believed last stays: the
+// scheduler has said nothing else since, and whoever may annotate the pod has no say in it.
+func (a *agent) judge(m *marked) {
+	if m.judged || a.Authority != "" && a.authority == nil {
+		return
+	}
+	m.judged = true
+	text := m.obj.Annotations[terms.AnnotationDSCP]
+	var moment int64
+	if a.Authority != "" {
+		var holds bool
+		moment, holds = seals.Holds(a.authority, m.obj, terms.AnnotationDSCP)
+		problem := ""
+		switch {
+		case !holds && (text != "" || m.moment > 0):
+			problem = "is not sealed by the scheduler"
+		case moment < m.moment:
+			problem = "is one that the scheduler has replaced"
+		}
+		if problem != "" {
+			a.Log.Warn("a pod's DSCP is not believed: what it says "+problem, "pod", m.name(), "says",
+				text[:min(len(text), longestText)], "marked", config.DSCPText(m.dscp))
+			return
 		}
 	}
-	return m.sealed
+	value := uint8(0)
+	if text != "" {
+		var err error
+		if value, err = config.ParseDSCP(text); err != nil {
+			a.Log.Warn("a pod's DSCP is not understood", "pod", m.name(), "error", err)
+		}
+	}
+	m.dscp, m.moment = value, moment
 }
 
 // wanted is the DSCP by pod, of those that have a group.
@@ -246,7 +270,7 @@ func (a *agent) wanted(groups *podGroups) map[string]uint8 {
 	defer a.mu.Unlock()
 	want := map[string]uint8{}
 	for uid, m := range a.pods {
-		if a.holds(m) && groups.dir(string(uid)) != "" {
+		if a.judge(m); m.dscp != 0 && groups.dir(string(uid)) != "" {
 			want[string(uid)] = m.dscp
 		}
 	}

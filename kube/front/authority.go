@@ -23,7 +23,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/kube/seals"
@@ -98,9 +97,14 @@ func (a *Authority) Seal() []byte {
 	return h.Sum(nil)
 }
 
-// Sign is the seal of an annotation of a pod, which everybody can check who knows the authority.
-func (a *Authority) Sign(uid types.UID, annotation, text string) string {
-	seal, err := seals.Sign(a.key, uid, annotation, text)
+// Sign is the seal of an annotation that is written to a pod now, which everybody can check who knows the authority. It
+// is later than the one that the pod has, also where the clock of the scheduler before was ahead.
+func (a *Authority) Sign(obj *v1.Pod, annotation, text string, now time.Time) string {
+	moment := now.UnixNano()
+	if last, holds := seals.Holds(a.cert, obj, annotation); holds {
+		moment = max(moment, last+1)
+	}
+	seal, err := seals.Sign(a.key, obj.UID, annotation, text, moment)
 	if err != nil {
 		return "" // holds nowhere
 	}
