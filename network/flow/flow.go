@@ -48,17 +48,17 @@ type run struct {
 	begun  time.Duration
 	next   time.Duration // next event
 	active bool          // it transmits
-	asks   bool          // it is in what is asked of links
 	over   bool          // its transmission of this iteration has ended
 	left   int64         // bytes
 	rate   int64
 	since  time.Duration // of rate and left
+	booked int64         // rate that links' loads have
 	fresh  int64         // rate as it is computed
 	chance int64         // ... by chance alone
 	ratio  int64         // of its rate to an equal one, in units
 	sends  time.Duration // since when it transmits
 	frozen bool
-	round  int32 // the last round of filling that concerned it
+	event  int32 // the last one that concerned it
 	count  int64
 	moved  int64
 	busy   time.Duration
@@ -70,38 +70,45 @@ type use struct {
 }
 
 type user struct {
-	job    int32
-	weight int64
+	job, rank int32
+	weight    int64
 }
 
 // link is the state of a link in a run.
 type link struct {
 	users  []user
 	cap    int64
-	asked  int64 // what the jobs that transmit could take at most
+	asked  int64 // what its jobs could take at most
+	load   int64 // what they take
+	tight  bool  // it may decide the rate of a job
 	free   int64
 	weight int64 // of the jobs that are not frozen
 	level  int64 // rate at which it is full
 	round  int32 // the last round of filling that concerned it
+	event  int32 // the last one at which its load changed
+	seeded int32 // the last one at which its jobs were to be dealt with,
+	from   int32 // ... from this class on
 }
 
 // world is a run of several jobs.
 type world struct {
 	now     time.Duration
 	jobs    []run
-	order   []int32 // jobs by class
 	at      []link
 	changed []int32 // jobs that began or ended a transmission at this instant
 	uneven  cluster.Uneven
 	dice    splitmix.Source
-	round   int32 // of filling
+	event   int32     // at which rates change
+	round   int32     // of filling: one for each class
+	seeds   [][]int32 // jobs to be dealt with, by their rank
 	// scratch
-	links, class, open, inUse, fixed, touched []int32
+	links, class, open, inUse, fixed, touched, booked []int32
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
 	w := &world{jobs: make([]run, len(jobs)), uneven: network.UnevenOf(links)}
 	var ids []network.LinkID
+	var order []int32 // jobs by class
 	for i := range jobs {
 		for _, b := range jobs[i].On {
 			ids = append(ids, b.Link)
@@ -121,24 +128,24 @@ func newWorld(links network.Links, jobs []Job) *world {
 			at, _ := slices.BinarySearch(ids, b.Link)
 			j.on = append(j.on, use{int32(at), weight(b.Bytes, j.size)})
 		}
-		w.order = append(w.order, int32(i))
+		order = append(order, int32(i))
 		j.begin(j.First, 0)
 	}
 	w.scarce()
 	w.narrow()
-	slices.SortStableFunc(w.order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
-	for k, i := range w.order {
+	slices.SortStableFunc(order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
+	for k, i := range order {
 		j := &w.jobs[i]
-		if k > 0 {
-			before := &w.jobs[w.order[k-1]]
-			j.rank = before.rank
-			if j.Class != before.Class {
-				j.rank++
-			}
+		if k == 0 || j.Class != w.jobs[order[k-1]].Class {
+			w.seeds = append(w.seeds, nil)
 		}
+		j.rank = int32(len(w.seeds) - 1)
 		for _, u := range j.on {
-			w.at[u.link].users = append(w.at[u.link].users, user{i, u.weight})
+			w.at[u.link].users = append(w.at[u.link].users, user{i, j.rank, u.weight})
 		}
+	}
+	for l := range w.at {
+		w.at[l].tight = w.uneven != (cluster.Uneven{})
 	}
 	return w
 }
@@ -170,9 +177,6 @@ func (w *world) scarce() {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		j.on = slices.DeleteFunc(j.on, func(u use) bool { return w.at[u.link].asked <= w.at[u.link].cap })
-	}
-	for l := range w.at {
-		w.at[l].asked = 0
 	}
 }
 
@@ -284,86 +288,115 @@ func (j *run) end(now time.Duration) {
 	j.begin(now, now-j.begun)
 }
 
-// fill deals the links out again after some jobs began or ended to transmit. Classes before theirs keep their rates,
-// and so do jobs that share no link with them, directly or through others that transmit. A link that carries at once
-// all that transmit, and did before, does not count.
+// fill deals the links out again after some jobs began or ended to transmit, class by class. Only those jobs are dealt
+// with whose rates may change: those on tight links of jobs that change, and on tight links of these.
 func (w *world) fill() {
-	first := w.jobs[w.changed[0]].rank
+	w.event++
+	w.booked = w.booked[:0]
+	rank := int32(math.MaxInt32)
 	for _, i := range w.changed {
-		first = min(first, w.jobs[i].rank)
-	}
-	w.round++
-	w.links, w.class = w.links[:0], w.class[:0]
-	reach := func(j *run) {
-		if j.round == w.round {
-			return
+		j := &w.jobs[i]
+		w.disturb(j, j.rank)
+		w.book(j, 0)
+		if j.active {
+			w.seed(i)
 		}
-		j.round = w.round
-		for _, u := range j.on {
-			l := &w.at[u.link]
-			if l.round != w.round && (l.asked > l.cap || w.uneven != cluster.Uneven{}) {
-				l.round = w.round
-				w.links = append(w.links, u.link)
+		rank = min(rank, j.rank)
+	}
+	for ; int(rank) < len(w.seeds); rank++ {
+		if len(w.seeds[rank]) == 0 {
+			continue
+		}
+		w.round++
+		w.links, w.class = w.links[:0], append(w.class[:0], w.seeds[rank]...)
+		w.seeds[rank] = w.seeds[rank][:0]
+		for again := true; again; {
+			w.connect(rank)
+			w.fillClass(rank)
+			again = false
+			for _, i := range w.class {
+				again = w.book(&w.jobs[i], w.jobs[i].fresh) || again
 			}
 		}
-	}
-	for _, i := range w.changed {
-		w.ask(&w.jobs[i], true)
-	}
-	for _, i := range w.changed {
-		reach(&w.jobs[i])
-	}
-	for k := 0; k < len(w.links); k++ {
-		l := w.links[k]
-		w.at[l].free = w.at[l].cap
-		for _, u := range w.at[l].users {
-			switch j := &w.jobs[u.job]; {
-			case !j.active:
-			case j.rank < first:
-				w.take(l, j.rate, u.weight)
-			default:
-				reach(j)
-			}
-		}
-	}
-	for _, i := range w.changed {
-		w.ask(&w.jobs[i], w.jobs[i].active)
-	}
-	for from := w.firstOf(first); from < len(w.order); {
-		rank := w.jobs[w.order[from]].rank
-		w.class = w.class[:0]
-		for ; from < len(w.order) && w.jobs[w.order[from]].rank == rank; from++ {
-			j := &w.jobs[w.order[from]]
-			if j.active && j.round == w.round {
-				w.class = append(w.class, w.order[from])
-			}
-		}
-		w.fillClass()
 		for _, i := range w.class {
-			w.setRate(&w.jobs[i])
+			j := &w.jobs[i]
+			if j.fresh != j.rate {
+				w.disturb(j, rank+1)
+			}
+			w.setRate(j)
 		}
+	}
+	for _, l := range w.booked {
+		w.at[l].tight = w.at[l].full()
 	}
 }
 
-// ask books what a job could take of its links, or that it does not.
-func (w *world) ask(j *run, asks bool) {
-	if j.asks == asks {
-		return
+// full reports whether a link may decide the rate of a job on it: if more than this is left, which allows for rounding,
+// then each of its jobs is slowed elsewhere, or as fast as alone.
+func (l *link) full() bool { return l.load > l.cap-2*int64(len(l.users)) }
+
+// book counts a job's rate on its links. A link that is tight before or after stays so until the rates of this instant
+// are found. It reports whether one became tight.
+func (w *world) book(j *run, rate int64) (tighter bool) {
+	if rate == j.booked || w.uneven != (cluster.Uneven{}) { // where links are uneven all are tight
+		return false
 	}
-	j.asks = asks
 	for _, u := range j.on {
-		if m := most(j.best, u.weight); asks {
-			w.at[u.link].asked += m
-		} else {
-			w.at[u.link].asked -= m
+		l := &w.at[u.link]
+		if l.event != w.event {
+			l.event = w.event
+			w.booked = append(w.booked, u.link)
+		}
+		if l.load += rate*u.weight/unit - j.booked*u.weight/unit; !l.tight && l.full() {
+			l.tight, tighter = true, true
+		}
+	}
+	j.booked = rate
+	return tighter
+}
+
+// disturb has the jobs dealt with that are on tight links of one, from a class on.
+func (w *world) disturb(j *run, from int32) {
+	for _, u := range j.on {
+		l := &w.at[u.link]
+		if !l.tight || l.seeded == w.event && l.from <= from {
+			continue
+		}
+		l.seeded, l.from = w.event, from
+		for _, o := range l.users {
+			if o.rank >= from && w.jobs[o.job].active {
+				w.seed(o.job)
+			}
 		}
 	}
 }
 
-// firstOf is where in the order the classes from a rank on begin.
-func (w *world) firstOf(rank int32) int {
-	at, _ := slices.BinarySearchFunc(w.order, rank, func(i, rank int32) int { return int(w.jobs[i].rank - rank) })
-	return at
+// seed has a job dealt with, when it is the turn of its class.
+func (w *world) seed(i int32) {
+	if j := &w.jobs[i]; j.event != w.event {
+		j.event = w.event
+		w.seeds[j.rank] = append(w.seeds[j.rank], i)
+	}
+}
+
+// connect finds the tight links of the jobs of a class that are dealt with, and the others of the class on these.
+func (w *world) connect(rank int32) {
+	for k := 0; k < len(w.class); k++ {
+		for _, u := range w.jobs[w.class[k]].on {
+			l := &w.at[u.link]
+			if l.round == w.round || !l.tight {
+				continue
+			}
+			l.round = w.round
+			w.links = append(w.links, u.link)
+			for _, o := range l.users {
+				if j := &w.jobs[o.job]; o.rank == rank && j.active && j.event != w.event {
+					j.event = w.event
+					w.class = append(w.class, o.job)
+				}
+			}
+		}
+	}
 }
 
 func (w *world) take(link int32, rate, weight int64) {
@@ -384,26 +417,26 @@ func (w *world) setRate(j *run) {
 
 // fillClass raises the rates of the jobs of one class together until one is as fast as alone, or a link is full; fixes
 // it, or those that pass the link; and goes on.
-func (w *world) fillClass() {
+func (w *world) fillClass(rank int32) {
 	w.deal()
-	w.inUse = w.inUse[:0]
-	for _, i := range w.class {
-		j := &w.jobs[i]
-		j.frozen = false
-		for _, u := range j.on {
-			if w.at[u.link].round != w.round {
-				continue
+	w.inUse, w.open = append(w.inUse[:0], w.links...), append(w.open[:0], w.class...)
+	for _, link := range w.inUse {
+		l := &w.at[link]
+		l.free, l.weight = l.cap, 0
+		for _, u := range l.users { // by class
+			switch j := &w.jobs[u.job]; {
+			case !j.active:
+			case u.rank < rank:
+				w.take(link, j.rate, u.weight)
+			case u.rank == rank:
+				l.weight += scale(u.weight, j.ratio)
 			}
-			if w.at[u.link].weight == 0 {
-				w.inUse = append(w.inUse, u.link)
-			}
-			w.at[u.link].weight += scale(u.weight, j.ratio)
 		}
+		l.level = share(l.free, l.weight)
 	}
-	for _, l := range w.inUse {
-		w.at[l].level = share(w.at[l].free, w.at[l].weight)
+	for _, i := range w.class {
+		w.jobs[i].frozen = false
 	}
-	w.open = append(w.open[:0], w.class...)
 	for len(w.open) > 0 {
 		level := int64(math.MaxInt64)
 		n := 0
@@ -417,15 +450,19 @@ func (w *world) fillClass() {
 		for _, i := range w.open {
 			level = min(level, w.jobs[i].bound())
 		}
+		if len(w.open) == 1 { // either is what it gets
+			j := &w.jobs[w.open[0]]
+			j.fresh = scale(level, j.ratio)
+			return
+		}
 		w.inUse, w.fixed, w.touched = w.inUse[:n], w.fixed[:0], w.touched[:0]
-		rank := w.jobs[w.class[0]].rank
 		for _, l := range w.inUse {
 			if w.at[l].level > level {
 				continue
 			}
 			for _, u := range w.at[l].users {
-				if j := &w.jobs[u.job]; j.active && j.rank == rank {
-					j.frozen = true
+				if u.rank == rank && w.jobs[u.job].active {
+					w.jobs[u.job].frozen = true
 				}
 			}
 		}

@@ -309,12 +309,16 @@ func TestFill(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for n := range 600 { // every sixth on links that are even
 		least := int64(min(n%6, 1)) // next to nothing on a full link is a matter of rounding
-		links := make(caps, 1+r.IntN(12))
+		some, many := 1+r.IntN(12), 2+r.IntN(12)
+		if n%60 == 0 {
+			some, many = 40, 80 // where most rates stay as they are
+		}
+		links := make(caps, some)
 		for i := range links {
 			links[i] = int64(1+r.IntN(8)) * 1e8
 		}
 		var jobs []Job
-		for range 2 + r.IntN(12) {
+		for range many {
 			j := job(float64(1+r.IntN(8)), 1, float64(r.IntN(3))/2, r.IntN(4))
 			for l := range links {
 				if r.IntN(len(links)) < 2 {
