@@ -219,6 +219,45 @@ func TestSteadyOfMany(t *testing.T) {
 	}
 }
 
+// At a glance jobs are about as fast as they turn out to be, and few jobs exactly so; what is remembered, and whether a
+// play went on after a glance, makes no difference.
+func TestGlance(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	for n := range 12 {
+		links, many := caps{1e9, 2e9, 3e9}, 20+10*(n%4)
+		if n%4 == 3 {
+			many = Few
+		}
+		var jobs []Job
+		for range many {
+			jobs = append(jobs, job(float64(1+r.IntN(8)), float64(1+r.IntN(4))/4, .5, r.IntN(4),
+				network.LinkID(r.IntN(3))))
+			if other := network.LinkID(r.IntN(3)); other > jobs[len(jobs)-1].On[0].Link {
+				jobs[len(jobs)-1].On = append(jobs[len(jobs)-1].On, network.Bytes{Link: other, Bytes: 1e8})
+			}
+		}
+		var known, other Cache
+		glance, steady := known.Glance(links, jobs), known.Steady(links, jobs)
+		if !slices.Equal(steady, Steady(links, jobs)) || !slices.Equal(steady, other.Steady(links, jobs)) ||
+			!slices.Equal(glance, other.Glance(links, jobs)) {
+			t.Errorf("mix %d: it matters what was asked before", n)
+		}
+		speed := func(means []time.Duration) (sum float64) {
+			for i := range jobs {
+				sum += float64(jobs[i].Alone(links)) / float64(means[i])
+			}
+			return sum
+		}
+		off := .07
+		if many <= Few {
+			off = 0
+		}
+		if part := speed(glance) / speed(steady); part < 1-off || part > 1+off {
+			t.Errorf("mix %d: %.3f of the speed at a glance", n, part)
+		}
+	}
+}
+
 func BenchmarkSteady(b *testing.B) {
 	for _, n := range []int{2, 8, 32, 128} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

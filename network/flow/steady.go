@@ -84,51 +84,82 @@ func scarce(links network.Links, jobs []Job) [][]network.Bytes {
 
 // pattern is Steady of jobs that share links.
 func pattern(links network.Links, jobs []Job) []time.Duration {
-	w := newWorld(links, jobs)
-	means := make([]time.Duration, len(jobs))
-	slow := 0
+	return newPlay(links, jobs).until(mostEvents)
+}
+
+// play is a run of jobs that share links.
+type play struct {
+	w      *world
+	alone  []time.Duration // an iteration of each
+	slow   int             // the job of which that is longest
+	last   int64           // its iterations so far
+	seen   map[string]mark
+	half   mark
+	events int
+	found  []time.Duration // means over a pattern that repeats
+}
+
+func newPlay(links network.Links, jobs []Job) *play {
+	p := &play{w: newWorld(links, jobs), seen: map[string]mark{}}
 	for i := range jobs {
-		means[i] = jobs[i].Alone(links)
-		if means[i] > means[slow] {
-			slow = i
+		p.alone = append(p.alone, jobs[i].Alone(links))
+		if p.alone[i] > p.alone[p.slow] {
+			p.slow = i
 		}
 	}
-	seen := map[string]mark{}
-	var half mark
-	last := int64(0)
-	for events := 0; events < mostEvents && w.step(1<<61); events++ {
-		if events == mostEvents/2 {
-			half = w.mark()
+	return p
+}
+
+// until plays up to a number of events, or until a pattern repeats, and returns the means of iterations over the second
+// half of that, or over the pattern.
+func (p *play) until(events int) []time.Duration {
+	w := p.w
+	for ; p.found == nil && p.events < events && w.step(1<<61); p.events++ {
+		if p.events == events/2 {
+			p.half = w.mark()
 		}
-		if w.uneven.Varies > 0 || w.jobs[slow].count == last || w.now < w.latest() {
+		if w.uneven.Varies > 0 || w.jobs[p.slow].count == p.last || w.now < w.latest() {
 			continue
 		}
-		last = w.jobs[slow].count
-		key := w.key()
-		before, again := seen[key]
-		switch {
-		case !again:
-			seen[key] = w.mark()
-		case w.allEnded(&before):
-			for i := range w.jobs {
-				means[i] = min(mostTimes*means[i], (w.now-before.at)/time.Duration(w.jobs[i].count-before.count[i]))
-			}
-			return means
-		}
+		p.last = w.jobs[p.slow].count
+		p.found = p.repeats()
+	}
+	if p.found != nil {
+		return p.found
 	}
 	end := w.mark()
-	d := end.at - half.at
+	d := end.at - p.half.at
+	means := make([]time.Duration, len(w.jobs))
 	for i := range w.jobs {
-		most := mostTimes * means[i]
-		switch n, bytes := end.count[i]-half.count[i], end.moved[i]-half.moved[i]; {
+		most := mostTimes * p.alone[i]
+		switch n, bytes := end.count[i]-p.half.count[i], end.moved[i]-p.half.moved[i]; {
 		case n > 0:
-			means[i] = time.Duration(float64(d) / (end.done[i] - half.done[i]))
+			means[i] = time.Duration(float64(d) / (end.done[i] - p.half.done[i]))
 		case bytes > 0: // it ended none, and is judged by what it transmitted
 			means[i] = time.Duration(float64(d) / float64(bytes) * float64(w.jobs[i].size))
 		default:
 			means[i] = most
 		}
 		means[i] = min(means[i], most)
+	}
+	return means
+}
+
+// repeats are the means of iterations since the run was in this state before; nil: it was not.
+func (p *play) repeats() []time.Duration {
+	w := p.w
+	key := w.key()
+	before, again := p.seen[key]
+	if !again {
+		p.seen[key] = w.mark()
+		return nil
+	}
+	if !w.allEnded(&before) {
+		return nil
+	}
+	means := make([]time.Duration, len(w.jobs))
+	for i := range w.jobs {
+		means[i] = min(mostTimes*p.alone[i], (w.now-before.at)/time.Duration(w.jobs[i].count-before.count[i]))
 	}
 	return means
 }

@@ -134,6 +134,9 @@ func loneOf(j *Job, send time.Duration) lone { return lone{j.Compute, j.Release,
 func (l lone) iteration() time.Duration { return max(l.compute, l.release+l.send) }
 
 func (c *Crux) factor(r, j lone) float64 {
+	if c.clip == 1 {
+		return 1
+	}
 	key := [6]time.Duration{r.compute, r.release, r.send, j.compute, j.release, j.send}
 	k, known := c.factors[key]
 	if !known {

@@ -13,6 +13,7 @@ import (
 
 // muster plays on the flow model what each of the others would do, takes the best of it for each group of jobs, and
 // improves the classes by exchanging them. So by what it maximises it is at least as good as each of them in any mix.
+// Where many jobs share links, it does not play to the end what is much slower at a glance.
 //
 // It maximises the speed of GPUs, of which that alone on the network is 1: what is missing is the part of the time for
 // which jobs hold GPUs because of each other's traffic. Crux maximises computing, which counts a job for more the less
@@ -27,7 +28,9 @@ type muster struct {
 func newMuster() *muster {
 	// the factors of Crux' priorities compare two jobs; among three and more an extreme one does harm, so they are
 	// bounded here, too, and plain intensity (bound 1) is tried
-	return &muster{orders: []*Crux{NewCrux(Published), NewCrux(2), NewCrux(1)},
+	published, bounded := NewCrux(Published), NewCrux(2)
+	bounded.factors = published.factors
+	return &muster{orders: []*Crux{published, bounded, NewCrux(1)},
 		others: []Policy{none{}, ecmp{}, sincronia{}, cassini{}}}
 }
 
@@ -107,6 +110,7 @@ type search struct {
 	best  []cluster.Treatment
 	on    [][]network.Bytes // under the best
 	speed []float64         // of each job under the best, times its GPUs
+	first []float64         // ... at a glance
 }
 
 func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]network.Bytes) *search {
@@ -114,7 +118,7 @@ func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]n
 	for i := range jobs {
 		s.alone = append(s.alone, max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration()))
 	}
-	s.speed = s.speeds(upTo(len(ts)), ts)
+	s.first, s.speed = s.glance(upTo(len(ts)), ts), s.speeds(upTo(len(ts)), ts)
 	return s
 }
 
@@ -127,11 +131,21 @@ func (s *search) loses(at []int) bool {
 // as faster than alone on the paths that Crux chooses: what a job gained by several paths would pay for others that
 // wait.
 func (s *search) speeds(at []int, ts []cluster.Treatment) []float64 {
+	return s.played(s.m.known.Steady, at, ts)
+}
+
+// glance is about what speeds are, found sooner.
+func (s *search) glance(at []int, ts []cluster.Treatment) []float64 {
+	return s.played(s.m.known.Glance, at, ts)
+}
+
+func (s *search) played(play func(network.Links, []flow.Job) []time.Duration, at []int,
+	ts []cluster.Treatment) []float64 {
 	list, speed := make([]flow.Job, len(at)), make([]float64, len(at))
 	for k, i := range at {
 		list[k] = s.jobs[i].As(&ts[k])
 	}
-	for k, t := range s.m.known.Steady(s.f, list) {
+	for k, t := range play(s.f, list) {
 		i := at[k]
 		speed[k] = float64(s.jobs[i].GPUs) * float64(s.alone[i]) / float64(max(t, s.alone[i]))
 	}
@@ -163,6 +177,10 @@ func (s *search) merge(other []cluster.Treatment, even bool) {
 			continue
 		}
 		ts := pick(other, group)
+		first := s.glance(group, ts)
+		if sum(first) < sum(pick(s.first, group))*hopeful {
+			continue
+		}
 		speed := s.speeds(group, ts)
 		now := pick(s.speed, group)
 		better := sum(speed) > sum(now)
@@ -173,7 +191,7 @@ func (s *search) merge(other []cluster.Treatment, even bool) {
 			continue
 		}
 		for k, i := range group {
-			s.best[i], s.on[i], s.speed[i] = ts[k], on[i], speed[k]
+			s.best[i], s.on[i], s.speed[i], s.first[i] = ts[k], on[i], speed[k], first[k]
 		}
 	}
 }
@@ -202,6 +220,14 @@ const (
 	worthwhile = .01
 )
 
+// To be played in full, what another policy would do must have this part of the speed of the best at a glance, and a
+// change of classes of that of the present ones. Of 3,000 pairs of treatments of 20 to 60 jobs in which one was faster
+// than the other, it was less than 0.86 times as fast at a glance in none.
+const (
+	hopeful = .85
+	likely  = .995
+)
+
 // improve moves jobs to other classes, one at a time and in pairs that share a link, while their group gets faster:
 // first those that lose most.
 func (s *search) improve() {
@@ -213,7 +239,7 @@ func (s *search) improve() {
 }
 
 func (s *search) exchange(group []int) {
-	ts, on, speed := pick(s.best, group), pick(s.on, group), pick(s.speed, group)
+	ts, on, speed, first := pick(s.best, group), pick(s.on, group), pick(s.speed, group), pick(s.first, group)
 	total, least := sum(speed), 0.0
 	for _, i := range group {
 		least += worthwhile * float64(s.jobs[i].GPUs) / float64(len(group))
@@ -228,11 +254,15 @@ func (s *search) exchange(group []int) {
 		}
 		other := slices.Clone(ts)
 		move(other)
+		look := s.glance(group, other)
+		if sum(look) < sum(first)*likely {
+			return false
+		}
 		got := s.speeds(group, other)
 		if sum(got) < total+least {
 			return false
 		}
-		ts, speed, total = other, got, sum(got)
+		ts, speed, first, total = other, got, look, sum(got)
 		return true
 	}
 	order := upTo(len(group))

@@ -46,6 +46,9 @@ func TestMusterNotWorse(t *testing.T) {
 		if n%20 == 0 {
 			jobs = drawMix(r, 30, 12)
 		}
+		if n%60 == 0 {
+			f, jobs = crowd(uint64(n), 40)
+		}
 		own := worth(f, jobs, newMuster().Treat(f, jobs))
 		for _, k := range list {
 			switch w := worth(f, jobs, k.New().Treat(f, jobs)); {
