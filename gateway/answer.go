@@ -20,6 +20,7 @@ type answer struct {
 	replica string // ID of the last replica that had the request
 	batch   int    // samples of its batch
 	key     string // name of the caller's key
+	need    need   // of a bulk request
 }
 
 // Unwrap is for http.ResponseController.

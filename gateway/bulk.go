@@ -24,7 +24,8 @@ const (
 	mostBulk     = 1000             // requests that wait for each service
 	bulkPatience = 10 * time.Minute // of one request; its client asks again
 	mostNeeds    = 100              // files that are known at once
-	needFor      = time.Minute      // after the last request of a file it is forgotten
+	needFor      = time.Minute      // after the last request of a file that was put off it is forgotten
+	answeredFor  = 3 * time.Second  // ... of one whose requests all have answers
 )
 
 var errYield = errors.New("a request that does not wait needs the replica")
@@ -33,7 +34,8 @@ var errYield = errors.New("a request that does not wait needs the replica")
 type need struct {
 	left int
 	by   time.Time
-	seen time.Time
+	open int       // requests that have no answer yet
+	till time.Time // when it is forgotten, unless requests of it wait
 }
 
 // readBulk reads the header of a bulk request. What it says is a claim: it makes a service run more replicas at most,
@@ -65,6 +67,7 @@ func bulkOf(a *answer, r *http.Request) (n need, bulk, ok bool) {
 	if err != nil {
 		a.fail(http.StatusBadRequest, err.Error())
 	}
+	a.need = n
 	return n, bulk, err == nil
 }
 
@@ -76,11 +79,40 @@ type bulk struct {
 	count   Bulk
 }
 
-// announce notes what is left of a file.
+// announce notes what is left of a file, by a request of it.
 func (b *bulk) announce(n need, now time.Time) {
-	b.needs = slices.DeleteFunc(b.needs, func(o need) bool { return o.by.Equal(n.by) || now.Sub(o.seen) > needFor })
-	if n.seen = now; !n.by.IsZero() && len(b.needs) < mostNeeds {
+	if n.by.IsZero() {
+		return
+	}
+	n.open, n.till = 1, now.Add(needFor)
+	b.needs = slices.DeleteFunc(b.needs, func(o need) bool {
+		if same := o.by.Equal(n.by); same {
+			n.open += o.open
+			return true
+		}
+		return !b.counts(&o, now)
+	})
+	if len(b.needs) < mostNeeds {
 		b.needs = append(b.needs, n)
+	}
+}
+
+// counts reports whether a file is still to be answered.
+func (b *bulk) counts(n *need, now time.Time) bool {
+	return !now.After(n.till) || slices.ContainsFunc(b.calls, func(c *call) bool { return c.need.by.Equal(n.by) })
+}
+
+// ends notes that a request of a file has its answer, or is put off.
+func (b *bulk) ends(n need, answered bool, now time.Time) {
+	i := slices.IndexFunc(b.needs, func(o need) bool { return o.by.Equal(n.by) })
+	if i < 0 {
+		return
+	}
+	o := &b.needs[i]
+	if o.open--; answered {
+		if o.left = max(0, o.left-1); o.open <= 0 { // or the next one would be here
+			o.till = now.Add(answeredFor)
+		}
 	}
 }
 
@@ -92,20 +124,21 @@ func (b *bulk) report(now time.Time) *Bulk {
 	c := b.count
 	c.Waiting = len(b.calls)
 	for _, n := range b.needs {
-		if now.Sub(n.seen) <= needFor {
+		if b.counts(&n, now) {
 			c.Needed += float64(n.left) / max(1, n.by.Sub(now).Seconds())
 		}
 	}
 	return &c
 }
 
-// waitBulk queues a call behind all others.
+// waitBulk queues a call behind all others, also where the first replica has yet to start.
 func (p *pool) waitBulk(ctx context.Context, c *call) grant {
 	p.mu.Lock()
 	c.arrived, c.patience, c.got = p.server.clock(), bulkPatience, make(chan grant, 1)
 	p.bulk.announce(c.need, c.arrived)
+	serving := p.serving()
 	switch {
-	case p.serving() == 0:
+	case serving == 0 && p.spec.ColdMS == 0:
 		p.mu.Unlock()
 		return grant{err: errNone}
 	case len(p.bulk.calls) >= mostBulk:
@@ -115,6 +148,9 @@ func (p *pool) waitBulk(ctx context.Context, c *call) grant {
 	p.bulk.calls = append(p.bulk.calls, c)
 	p.dispatch()
 	p.mu.Unlock()
+	if serving == 0 && !c.need.by.IsZero() {
+		p.server.wake.ring()
+	}
 	return p.await(ctx, c)
 }
 

@@ -58,6 +58,43 @@ func TestBulkBatches(t *testing.T) {
 	}
 }
 
+// TestBulkFromNothing: bulk requests wait for a first replica, which is needed as long as they do; once they have their
+// answers nothing is.
+func TestBulkFromNothing(t *testing.T) {
+	a := newAdder(t, 0)
+	cfg := &Config{Services: []Service{{Name: "add", LatencyMS: 4000, Batch: 4, ColdMS: 60_000,
+		TakesMS: takes(4, 20)}}}
+	s, h := serve(t, cfg)
+	var bulk sync.WaitGroup
+	says := fmt.Sprint("left=3;by=", time.Now().Add(100*time.Second).Unix())
+	for i := range 3 {
+		bulk.Go(func() {
+			status, body := post(t, h.URL+"/v2/models/add/infer", sample(i), BulkHeader, says)
+			if status != http.StatusOK {
+				t.Errorf("%d %s", status, body)
+			}
+		})
+	}
+	for b := served(s, "add").Bulk; b == nil || b.Waiting < 3; b = served(s, "add").Bulk {
+		time.Sleep(time.Millisecond)
+	}
+	p := s.state.Load().pools["add"]
+	p.mu.Lock()
+	later := p.bulk.report(s.clock().Add(2 * needFor))
+	p.mu.Unlock()
+	if later.Needed == 0 {
+		t.Error("nothing is needed for requests that wait")
+	}
+	cfg.Services[0].Replicas = []Replica{{ID: "1", URL: a.URL}}
+	if err := s.Update(cfg); err != nil {
+		t.Fatal(err)
+	}
+	bulk.Wait()
+	if b := served(s, "add").Bulk; b.Answered != 3 || b.Needed != 0 {
+		t.Errorf("%+v", b)
+	}
+}
+
 // TestBulkYields: bulk requests that are passed on hold at most half of a replica, and end at once when it is needed.
 func TestBulkYields(t *testing.T) {
 	var now, most atomic.Int64

@@ -218,6 +218,12 @@ func (s *Server) account(a *answer, began time.Time) {
 	if a.pool != nil {
 		service = a.pool.name
 		a.pool.meters.duration.Observe(now.Sub(began).Seconds())
+		if !a.need.by.IsZero() {
+			answered := status < 500 && status != http.StatusTooManyRequests && status != statusLeft
+			a.pool.mu.Lock()
+			a.pool.bulk.ends(a.need, answered, now)
+			a.pool.mu.Unlock()
+		}
 	}
 	s.metrics.count(service, status)
 	s.access.write(a, service, status, began, now)
