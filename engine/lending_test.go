@@ -81,6 +81,29 @@ func TestLendingByModel(t *testing.T) {
 	h.want(8, "start 2", stopped(3, engine.Failed), submit(job(5, 2, 1000)))
 }
 
+// Two services whose replicas can be on some of the same GPUs: each alone would leave enough for a job, both do not.
+func TestLendingOverlaps(t *testing.T) {
+	h := newHand(t, "1x2xT4+1x2xV100-16GB+1x2xA100-40GB", "fifo", backfill(engine.Skip))
+	on := func(models ...string) func(*cluster.Job) {
+		return func(j *cluster.Job) { j.GPUTypes = models }
+	}
+	chat := lender(3, job(0, 1, 1, replicaOf("chat"), on("T4", "V100")))
+	vision := lender(3, job(0, 1, 1, replicaOf("vision"), on("V100", "A100")))
+	h.want(0, "", lend(chat, vision), submit(job(0, 1, 1000, on("T4"))), submit(job(1, 1, 1000, on("A100"))))
+	why := h.e.Why(0)
+	if text := strings.Join(why.Blockers, "; "); !strings.Contains(text, "services chat, vision lend 6 GPUs of "+
+		"T4-16GB, V100-16GB, A100-40GB, which only best-effort and elastic jobs may have until they need them: "+
+		"0 GPUs left for others, 1 GPU asked") {
+		t.Error(text)
+	}
+	vision.Replicas = 2
+	h.want(1, "start 0", lend(chat, vision))
+	vision.Replicas = 0 // all that it shares with chat is chat's to have back
+	h.want(2, "start 1", lend(chat, vision))
+	h.want(3, "start 2", submit(job(2, 1, 1000, on("A100"))))
+	h.want(4, "", submit(job(3, 1, 1000, on("V100"))))
+}
+
 // TestLendingHolds: whatever comes and goes, no job that keeps what it has starts where less would be left than
 // services may have back, and the books are right.
 func TestLendingHolds(t *testing.T) {

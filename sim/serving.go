@@ -380,6 +380,18 @@ func (w *World) replicaLeaves(j *jobRun, grace time.Duration) time.Duration {
 	return min(grace, f.DoneBy(r.number).Sub(w.now))
 }
 
+// graceFor is how long a job has to make room: as its tier has, but no longer than a service, one of whose replicas
+// gets its place, has to wait for what it lent.
+func (w *World) graceFor(a *engine.Action) time.Duration {
+	if a.For == cluster.NoJob || w.jobs[a.For].replica == nil {
+		return a.Grace
+	}
+	if within := w.opt.Serving.Services[w.jobs[a.For].replica.service].Lend.Within; within > 0 {
+		return min(a.Grace, within)
+	}
+	return a.Grace
+}
+
 // replicaGoes takes a replica that leaves its devices out of service.
 func (w *World) replicaGoes(j *jobRun, reason engine.StopReason) {
 	r := j.replica

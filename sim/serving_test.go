@@ -257,6 +257,25 @@ func TestServingLendsToThoseThatLeave(t *testing.T) {
 	}
 }
 
+// TestServingLendsWithin: a job that has longer to save than the service waits for its GPUs goes without having saved.
+func TestServingLendsWithin(t *testing.T) {
+	for within, lost := range map[time.Duration]bool{time.Minute: false, 30 * time.Second: true} {
+		s := vision(1, 3)
+		s.Lend.Within = within
+		load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute,
+			Spikes: []requests.Spike{{At: 10 * time.Minute, For: 5 * time.Minute, Times: 75}}}
+		trainer := cluster.Job{User: "ann", Tier: cluster.Standard, Submit: cluster.Time(time.Minute),
+			Elastic: cluster.Elastic{Min: 2, Max: 3},
+			Tasks:   []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 1}}}}
+		trainer.Checkpoint.Cost = 45 * time.Second
+		_, out := serve(t, s, "hpa", load, []trace.Entry{{Run: time.Hour, Job: trainer}})
+		r := &out.Run.Records[0]
+		if r.Preemptions == 0 || (r.Lost > 0) != lost {
+			t.Errorf("within %v: %d preemptions, %d milli-GPU times ms lost", within, r.Preemptions, r.Lost)
+		}
+	}
+}
+
 // TestNeighbours: a replica is as slow as the table says beside what is on its GPU, from when that comes until
 // it leaves.
 func TestNeighbours(t *testing.T) {

@@ -553,7 +553,7 @@ func (w *World) evict(j *jobRun, a *engine.Action) {
 		switch {
 		case a.How == engine.Suspend:
 			j.frozen, w.power.froze = j.allocs, true
-		case a.How == engine.Checkpoint && !c.None && c.Cost <= a.Grace:
+		case a.How == engine.Checkpoint && !c.None && c.Cost <= w.graceFor(a):
 			delay = c.Cost
 		default:
 			kept = j.lastCheckpoint(done)

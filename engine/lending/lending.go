@@ -22,8 +22,21 @@ type Book struct {
 	st      *inventory.Store
 	shapes  *shape.Table
 	lenders []lender
+	regions []region
 	amounts []amount // by class of node
 }
+
+// region is classes of nodes to which the replicas of some lenders are confined: the classes of a lender, or of several
+// that overlap. What services may have back can be had together if and only if each region has enough for those of
+// its lenders (Hall, "On Representatives of Subsets", 1935, here for amounts).
+type region struct {
+	classes inventory.ClassSet
+	lenders []int // indexes, of all whose classes are within these
+}
+
+// mostRegions bounds the regions. GPU models, of which there are a few, make classes differ for lenders; beyond it the
+// unions are left out.
+const mostRegions = 64
 
 // lender is a service with what it has.
 type lender struct {
@@ -75,6 +88,7 @@ func (b *Book) Recount(jobs []*job.State) {
 		l.have = 0
 		l.classes, l.each = b.shapes.Reach(l.Replica)
 	}
+	b.regions = regionsOf(b.lenders)
 	b.amounts = make([]amount, len(b.st.Classes()))
 	for i := range b.st.Nodes() {
 		if n := &b.st.Nodes()[i]; n.TakesJobs() {
@@ -86,6 +100,37 @@ func (b *Book) Recount(jobs []*job.State) {
 			b.Charge(j, 1)
 		}
 	}
+}
+
+// regionsOf lists the regions of lenders: first those of one lender.
+func regionsOf(lenders []lender) (list []region) {
+	add := func(set inventory.ClassSet) {
+		same := func(r region) bool { return r.classes == set }
+		if !set.Empty() && len(list) < mostRegions && !slices.ContainsFunc(list, same) {
+			list = append(list, region{classes: set})
+		}
+	}
+	for i := range lenders {
+		add(lenders[i].classes)
+	}
+	single := slices.Clone(list)
+	for i := 0; i < len(list); i++ {
+		for k := range single {
+			if o := &single[k].classes; list[i].classes.Minus(o) != list[i].classes { // they overlap
+				union := list[i].classes
+				union.Union(o)
+				add(union)
+			}
+		}
+	}
+	for i := range list {
+		for k := range lenders {
+			if lenders[k].classes.Minus(&list[i].classes) == (inventory.ClassSet{}) {
+				list[i].lenders = append(list[i].lenders, k)
+			}
+		}
+	}
+	return list
 }
 
 // Charge counts what a job holds (sign 1), or does so no more (-1).
@@ -146,8 +191,8 @@ func (b *Book) smallest(j *job.State) cluster.Milli {
 // Closed is the classes of nodes on which a job is not to start now: too little would be left of what services may have
 // back.
 func (b *Book) Closed(j *job.State) (set inventory.ClassSet) {
-	for _, l := range b.against(j) {
-		set.Union(&l.classes)
+	for _, r := range b.against(j) {
+		set.Union(&r.classes)
 	}
 	return set
 }
@@ -175,8 +220,8 @@ func (b *Book) ShutsAll(j *job.State) bool {
 	return !closed.Empty() && (j.Home != nil && b.Shuts(j, j.Home) || b.shapes.At(j.Shape).Shut(&closed))
 }
 
-// against lists the lenders that keep a job from starting where their replicas can be.
-func (b *Book) against(j *job.State) (list []*lender) {
+// against lists the regions in which too little would be left if a job started there.
+func (b *Book) against(j *job.State) (list []*region) {
 	if !b.Any() || b.of(j.Spec) != nil || b.keeps(j) == 0 {
 		return nil
 	}
@@ -184,59 +229,63 @@ func (b *Book) against(j *job.State) (list []*lender) {
 	if need == 0 {
 		return nil
 	}
-	for i := range b.lenders {
-		l := &b.lenders[i]
-		if reach.Minus(&l.classes) == reach || l.owed() == 0 || b.left(l) >= need-b.held(j, l) {
-			continue
+	for i := range b.regions {
+		r := &b.regions[i]
+		if reach.Minus(&r.classes) != reach && b.matters(r) && b.left(r) < need-b.held(j, r) {
+			list = append(list, r)
 		}
-		list = append(list, l)
 	}
 	return list
 }
 
-// held is what a job that starts elsewhere has where a lender's replicas can be.
-func (b *Book) held(j *job.State, l *lender) (m cluster.Milli) {
+// held is what a job that starts elsewhere has in a region.
+func (b *Book) held(j *job.State, r *region) (m cluster.Milli) {
 	for i := range j.Allocs {
-		if l.classes.Has(b.st.Nodes()[j.Allocs[i].Node].Class()) {
+		if r.classes.Has(b.st.Nodes()[j.Allocs[i].Node].Class()) {
 			m += j.Allocs[i].Milli()
 		}
 	}
 	return m
 }
 
-// left is what is left, where a lender's replicas can be, of what no replica and no job has that does not make room,
-// without what this service may have back and others whose replicas can be nowhere else.
-func (b *Book) left(l *lender) (m cluster.Milli) {
-	for class := range b.amounts {
-		if l.classes.Has(int32(class)) {
-			m += b.amounts[class].all - b.amounts[class].firm
+// matters reports whether services that may have something back make up a region; otherwise smaller ones say all.
+func (b *Book) matters(r *region) bool {
+	var set inventory.ClassSet
+	for _, i := range r.lenders {
+		if b.lenders[i].owed() > 0 {
+			set.Union(&b.lenders[i].classes)
 		}
 	}
-	for _, o := range b.within(l) {
-		m -= o.owed()
+	return !set.Empty() && set == r.classes
+}
+
+// owed is what the lenders of a region may have back.
+func (b *Book) owed(r *region) (m cluster.Milli) {
+	for _, i := range r.lenders {
+		m += b.lenders[i].owed()
 	}
 	return m
 }
 
-// within lists the lenders whose replicas can be only where those of one can, itself included.
-func (b *Book) within(l *lender) (list []*lender) {
-	for i := range b.lenders {
-		if o := &b.lenders[i]; o.classes.Minus(&l.classes) == (inventory.ClassSet{}) {
-			list = append(list, o)
+// left is what is left in a region of what no replica and no job has that does not make room, without what its lenders
+// may have back.
+func (b *Book) left(r *region) (m cluster.Milli) {
+	for class := range b.amounts {
+		if r.classes.Has(int32(class)) {
+			m += b.amounts[class].all - b.amounts[class].firm
 		}
 	}
-	return list
+	return m - b.owed(r)
 }
 
 // Text says which services keep a job from starting, where, and what would let it; "": none does.
 func (b *Book) Text(j *job.State) string {
 	var list []string
-	for _, l := range b.against(j) {
+	for _, r := range b.against(j) {
 		var names []string
-		var owed cluster.Milli
-		for _, o := range b.within(l) {
-			if o.owed() > 0 {
-				names, owed = append(names, o.Service), owed+o.owed()
+		for _, i := range r.lenders {
+			if b.lenders[i].owed() > 0 {
+				names = append(names, b.lenders[i].Service)
 			}
 		}
 		slices.Sort(names)
@@ -246,16 +295,17 @@ func (b *Book) Text(j *job.State) string {
 		}
 		list = append(list, fmt.Sprintf("%s %s %s of %s, which only best-effort and elastic jobs may have until %s them:"+
 			" %s left for others, %s asked; more is left when one of the others ends, or when less is lent",
-			who, verb, quota.GPUs(owed), b.models(l), need, quota.GPUs(max(0, b.left(l))), quota.GPUs(b.smallest(j))))
+			who, verb, quota.GPUs(b.owed(r)), b.models(r), need, quota.GPUs(max(0, b.left(r))),
+			quota.GPUs(b.smallest(j))))
 	}
 	return strings.Join(list, "; ")
 }
 
-// models names those of the GPUs on which a lender's replicas can be.
-func (b *Book) models(l *lender) string {
+// models names those of the GPUs of a region.
+func (b *Book) models(r *region) string {
 	var names []string
 	for i := range b.st.Classes() {
-		if name := b.st.Classes()[i].Model().Name; l.classes.Has(int32(i)) && !slices.Contains(names, name) {
+		if name := b.st.Classes()[i].Model().Name; r.classes.Has(int32(i)) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
