@@ -37,6 +37,7 @@ build: ## the muster binary, and the small programs beside it that start faster 
 LONG = ./cmd/muster ./kube ./sim ./engine ./kube/services ./cmd/muster-kube ./deploy
 
 test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory
+test: export GOFLAGS += -gcflags=all=-dwarf=false # a seventh less time of compiling: no test reads what is for debuggers
 test: ## everything that CI checks; installs the browser that the report is tested in
 	./scripts/install-test-deps.sh
 	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...

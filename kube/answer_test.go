@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/kube/queues"
@@ -39,7 +39,7 @@ func TestStartUnanswered(t *testing.T) {
 				}
 				return false, nil, nil
 			}
-			client := fake.NewClientset()
+			client := fakekube.New()
 			client.PrependReactor("get", "resource", fail)
 			client.PrependReactor("get", "group", fail)
 			kinds := map[schema.GroupVersionResource]string{queues.Resource: "QueueList"}

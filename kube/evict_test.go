@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
@@ -31,7 +31,7 @@ func TestDepart(t *testing.T) {
 	var seen []string
 	answers := []error{apierrors.NewTooManyRequests("its budget protects it", 1),
 		apierrors.NewConflict(v1.Resource("pods"), "a", errors.New("it has changed")), nil}
-	client := fake.NewClientset()
+	client := fakekube.New()
 	client.PrependReactor("create", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		c, _ := a.(k8stesting.CreateAction)
 		ev, ok := c.GetObject().(*policyv1.Eviction)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -439,7 +439,7 @@ func TestConflict(t *testing.T) {
 			pod.UID = "own"
 			now := pod.DeepCopy()
 			c.change(now)
-			client := fake.NewClientset(now)
+			client := fakekube.New(now)
 			tries := 0
 			client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
 				if tries++; tries == 1 {

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -52,7 +52,7 @@ func TestReturnOverRestart(t *testing.T) {
 	scheduler := func(obj *v1.Pod) (*Driver, *gang, *promising, *string) {
 		d, _ := still(t, 1, obj)
 		var written string
-		client := fake.NewClientset()
+		client := fakekube.New()
 		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 			patch, _ := a.(k8stesting.PatchAction)
 			written = string(patch.GetPatch())
@@ -119,7 +119,7 @@ func TestReturnFoundBound(t *testing.T) {
 		LastTransitionTime: metav1.NewTime(asked.Add(9 * time.Second))}}
 	found := func(obj *v1.Pod) (*promising, map[string]string) {
 		var written string
-		client := fake.NewClientset()
+		client := fakekube.New()
 		client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 			patch, _ := a.(k8stesting.PatchAction)
 			written += string(patch.GetPatch())

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -31,7 +31,7 @@ type patches struct {
 func listenTo(t *testing.T, d *Driver) *patches {
 	t.Helper()
 	p := &patches{last: map[string]string{}}
-	client := fake.NewClientset()
+	client := fakekube.New()
 	client.PrependReactor("patch", "pods", func(a k8stesting.Action) (bool, runtime.Object, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()

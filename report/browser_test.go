@@ -17,6 +17,12 @@ import (
 	"github.com/muster-gpu/muster/internal/browser"
 )
 
+func TestMain(m *testing.M) {
+	code := m.Run()
+	browser.Close()
+	os.Exit(code)
+}
+
 // pageView is a report in a browser.
 type pageView struct{ *browser.Browser }
 

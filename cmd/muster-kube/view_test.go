@@ -48,6 +48,7 @@ var programs = shared.Programs{Plain: []string{"muster", "muster-kube"}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	browser.Close()
 	programs.Remove()
 	os.Exit(code)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/browser"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -87,6 +88,7 @@ func TestMain(m *testing.M) {
 	leaves(programs.Dir)
 	beside(6)
 	code := m.Run()
+	browser.Close()
 	_ = os.RemoveAll(cache)
 	programs.Remove()
 	os.Exit(code)

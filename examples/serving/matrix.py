@@ -4,7 +4,8 @@
     matrix.py --port 9000 --name vision --width 2048 --layers 4
 
 The weights are random, which latency does not depend on. As on a GPU, a batch takes little longer than one request,
-since the time goes into reading the weights. It needs PyTorch (Debian: python3-torch and libopenblas0-pthread).
+since the time goes into reading the weights. It needs PyTorch (Debian: python3-torch and libopenblas0-pthread); with
+--numpy, NumPy does the same, which takes a tenth of the time to load.
 """
 import argparse
 import json
@@ -14,8 +15,7 @@ import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before torch is imported
-import torch
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when PyTorch or NumPy is loaded
 
 FEATURES = 8  # values of a request
 
@@ -24,17 +24,37 @@ class Model:
     """Layers of width x width with ReLU; one batch at a time."""
 
     def __init__(self, width, layers):
+        import torch
         torch.set_num_threads(1)
         torch.manual_seed(1)
         self.first = torch.nn.Linear(FEATURES, width)
         self.layers = torch.nn.Sequential(
             *[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.ReLU())])
         self.last = torch.nn.Linear(width, 1)
-        self.turn = threading.Lock()
+        self.torch, self.turn = torch, threading.Lock()
 
     def __call__(self, rows):
-        with self.turn, torch.inference_mode():
-            return self.last(self.layers(self.first(torch.tensor(rows, dtype=torch.float32)))).flatten().tolist()
+        x = self.torch.tensor(rows, dtype=self.torch.float32)
+        with self.turn, self.torch.inference_mode():
+            return self.last(self.layers(self.first(x))).flatten().tolist()
+
+
+class NumpyModel:
+    """The same layers, without PyTorch."""
+
+    def __init__(self, width, layers):
+        import numpy
+        self.numpy, self.turn = numpy, threading.Lock()
+        random = numpy.random.default_rng(1)
+        sizes = [FEATURES] + [width] * (layers + 1) + [1]
+        self.weights = [random.uniform(-1, 1, (m, n)).astype("float32") / m ** 0.5 for m, n in zip(sizes, sizes[1:])]
+
+    def __call__(self, rows):
+        x = self.numpy.array(rows, dtype="float32") @ self.weights[0]
+        with self.turn:
+            for w in self.weights[1:-1]:
+                x = self.numpy.maximum(x @ w, 0)
+            return (x @ self.weights[-1]).flatten().tolist()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -100,8 +120,9 @@ def main():
     p.add_argument("--name", default=os.environ.get("MUSTER_SERVICE", "vision"))
     p.add_argument("--width", type=int, default=2048)
     p.add_argument("--layers", type=int, default=4)
+    p.add_argument("--numpy", action="store_true", help="compute with NumPy instead of PyTorch")
     a = p.parse_args()
-    Handler.model, Handler.name = Model(a.width, a.layers), a.name
+    Handler.model, Handler.name = (NumpyModel if a.numpy else Model)(a.width, a.layers), a.name
     for n in (1, 1, 8):  # the first batches are slow
         Handler.model([[0.0] * FEATURES] * n)
     server = Server(("127.0.0.1", a.port), Handler)

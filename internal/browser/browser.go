@@ -22,7 +22,8 @@ import (
 
 const chromium = "/usr/bin/chromium"
 
-// Browser is a browser with one page.
+// Browser is a page with storage and cookies of its own, of the one browser that the tests of a program share: to start
+// one takes longer than most tests need it.
 type Browser struct {
 	t    *testing.T
 	ctx  context.Context
@@ -31,7 +32,49 @@ type Browser struct {
 	asks []string
 }
 
-// Open starts a browser that ends with the test.
+// shared is the browser of all tests of this program.
+var shared struct {
+	sync.Mutex
+	ctx  context.Context // nil: none runs
+	stop []func()
+}
+
+// Close ends the browser, if there is one. TestMain calls it after the tests.
+func Close() {
+	shared.Lock()
+	defer shared.Unlock()
+	for i := range shared.stop {
+		shared.stop[len(shared.stop)-1-i]()
+	}
+	shared.ctx, shared.stop = nil, nil
+}
+
+// running starts the browser unless it runs.
+func running() (context.Context, error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.ctx != nil {
+		return shared.ctx, nil
+	}
+	dir, err := os.MkdirTemp("", "muster-browser")
+	if err != nil {
+		return nil, err
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium),
+		chromedp.UserDataDir(dir), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900))
+	allocator, end := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, stop := chromedp.NewContext(allocator)
+	shared.stop = []func(){func() { _ = os.RemoveAll(dir) }, end, stop}
+	if err := chromedp.Do(ctx); err != nil { // it lives as long as the context of the first call
+		return nil, err
+	}
+	shared.ctx = ctx
+	return ctx, nil
+}
+
+// Open opens a page that ends with the test.
 func Open(t *testing.T) *Browser {
 	t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
@@ -40,16 +83,14 @@ func Open(t *testing.T) *Browser {
 		}
 		t.Skip("SKIP-BROWSER: " + chromium + " is not installed; scripts/install-test-deps.sh installs it")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium),
-		chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900))
-	ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
+	ctx, err := running()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(stop)
 	b := &Browser{t: t, ctx: ctx}
-	b.Do() // the browser lives as long as the context of the first call
+	b.Do() // the page lives as long as the context of the first call
 	b.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(stop)
 	if err := chromedp.Listen(ctx, b.heard); err != nil {

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -20,7 +20,7 @@ import (
 // played is a player that is run step by step, and a record of its writes.
 func played(t *testing.T, objs ...runtime.Object) (pl *player, wrote func() string) {
 	t.Helper()
-	c := fake.NewClientset(objs...)
+	c := fakekube.New(objs...)
 	pl = &player{client: c, pods: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
 		nodes: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		queue: workqueue.NewTypedDelayingQueue[string](), ends: map[types.UID]bool{}}
@@ -112,7 +112,7 @@ func TestPlayerTriesAgain(t *testing.T) {
 		p := Pod("p", 1, nil)
 		p.UID, p.Spec.NodeName, p.Status.Phase = "u", "n", v1.PodPending
 		pl, _ := played(t, p, Node("n", 8, nil))
-		pl.client.(*fake.Clientset).PrependReactor("patch", "pods",
+		pl.client.(*fakekube.Clientset).PrependReactor("patch", "pods",
 			func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, err })
 		if got := pl.step(t.Context(), "default/p"); got != want {
 			t.Errorf("after %q it looks again after %s, not %s", err, got, want)
@@ -144,7 +144,7 @@ func TestDump(t *testing.T) {
 			Reason:        "R" + string(rune('a'+i)),
 			LastTimestamp: metav1.NewTime(begin.Add(time.Duration(i) * time.Second))})
 	}
-	text := Dump(t.Context(), fake.NewClientset(objs...))
+	text := Dump(t.Context(), fakekube.New(objs...))
 	for _, want := range []string{"2 nodes\nnode n2 is not ready\n4 pods: 1 Pending, 2 Running, 1 Succeeded\n",
 		`on "": no room`, "to end after 1s"} {
 		if !strings.Contains(text, want) {

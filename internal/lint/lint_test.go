@@ -174,6 +174,7 @@ var arrows = map[string]string{
 
 	"deploy":                "",                // manifests and their tests
 	"internal/controlplane": "internal/shared", // with the nested module tools, which it builds
+	"internal/fakekube":     "",
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/api"
@@ -34,7 +34,7 @@ func token(uid, sign string) string {
 // reviewed is a front whose API server knows all tokens that are signed so.
 func reviewed(t *testing.T, opt Options, sign string, asked func()) *Front {
 	t.Helper()
-	c := fake.NewClientset()
+	c := fakekube.New()
 	c.PrependReactor("create", "tokenreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if asked != nil {
 			asked()

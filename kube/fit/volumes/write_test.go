@@ -5,16 +5,16 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/component-helpers/storage/volume"
 )
 
 // A driver that cannot make a volume after all takes back the annotation that asked for
 // it: then the pod is not bound there, and is looked for another place.
 func TestNotMade(t *testing.T) {
-	c := fake.NewClientset(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
+	c := fakekube.New(&v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}})
 	w := Writer{Client: c}
 	ctx, mounts := context.Background(), []Mount{{Claim: "c"}}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}
