@@ -14,7 +14,7 @@ go test -vet=off ./internal/controlplane -run '^TestBuild$' -count=1 -timeout 60
 want=
 [ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
 [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
-/usr/bin/python3 -c 'import torch' 2>/dev/null || want="$want python3-torch libopenblas0-pthread"
+[ -d /usr/lib/python3/dist-packages/torch ] || want="$want python3-torch libopenblas0-pthread"
 [ -x /usr/sbin/nft ] && [ -x /sbin/tc ] || want="$want nftables iproute2"
 [ -x /usr/bin/prometheus ] || want="$want prometheus"
 if [ -z "$want" ]; then
