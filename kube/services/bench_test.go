@@ -47,6 +47,7 @@ type bench struct {
 	broken  map[string]bool         // pods of these Deployments get no place
 	mute    map[string]bool         // servers of these apps do not answer
 	startup map[string]time.Duration
+	text    map[string]func(n float64) string // what servers of these apps publish after n requests; else vllmText
 	made    *int
 }
 
@@ -60,7 +61,8 @@ type modelServer struct {
 func newBench(t *testing.T) *bench {
 	b := &bench{T: t, p: controlplane.Start(t, controlplane.Options{}), ctx: t.Context(),
 		mu: &sync.Mutex{}, made: new(int), servers: map[string]*modelServer{}, rate: map[string]float64{},
-		broken: map[string]bool{}, mute: map[string]bool{}, startup: map[string]time.Duration{}}
+		broken: map[string]bool{}, mute: map[string]bool{}, startup: map[string]time.Duration{},
+		text: map[string]func(float64) string{}}
 	b.c = b.p.Client()
 	b.dyn = b.dynamic(nil)
 	ctx, stop := context.WithCancel(t.Context())
@@ -249,7 +251,11 @@ func (b *bench) model(app string) *modelServer {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprint(w, vllmText(math.Floor(s.finished)))
+		text := b.text[s.app]
+		if text == nil {
+			text = vllmText
+		}
+		fmt.Fprint(w, text(math.Floor(s.finished)))
 	}))
 	return s
 }

@@ -2,7 +2,6 @@ package services
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/kube/services/load"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 	"github.com/muster-gpu/muster/serving/scale"
 )
 
@@ -29,12 +29,13 @@ type running struct {
 	strange []string  // names of objects that say they are variants of it, and are none
 
 	policy  scale.Policy
+	of      []int // for which variants it decides, where these have phases
 	meter   load.Meter
 	decided time.Time
 	prompt  float64 // tokens, in the mean
 	output  float64
-	held    map[held]time.Time // since when
-	stuck   time.Time          // since when what replaces others waits for a place
+	held    map[held]time.Time             // since when
+	stuck   [len(llm.PhaseNames)]time.Time // since when what replaces others waits for a place, by phase
 	// draining is since when RayServices have more workers than they should.
 	draining map[types.UID]time.Time
 	adopted  bool              // Muster sets its replicas
@@ -65,10 +66,6 @@ func read(text string) (s service.Service, err error) {
 		return s, fmt.Errorf("there are %d services: an object has one", len(list))
 	}
 	s = list[0]
-	if s.Phased() {
-		return s, errors.New(
-			"variants[0]: phase: a request is not passed from one replica to another; only muster sim does that")
-	}
 	if l := s.Lend.Within; l > 0 && l < leastReturn {
 		return s, fmt.Errorf("lend: within: on Kubernetes it is %s or more: pods have whole seconds to end",
 			leastReturn)
@@ -148,6 +145,9 @@ func begin(old *running, o *object, text string) *running {
 	s.policy, s.err = scale.Elsewhere(s.spec.Scaling)
 	if _, plans := s.policy.(scale.Planner); plans {
 		s.err = fmt.Errorf("scaling: %s chooses parts of GPUs, and on Kubernetes the pod template does", s.spec.Scaling)
+	}
+	if s.err == nil {
+		s.err = scale.Check(s.policy, &s.spec)
 	}
 	if s.err != nil {
 		s.spec = service.Service{}

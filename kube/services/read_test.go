@@ -3,6 +3,7 @@ package services
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,6 +49,26 @@ func TestExample(t *testing.T) {
 	if s == nil || s.Name != "chat" || len(s.Variants) != 2 || !variants[s.Variants[0].Name] ||
 		!variants[s.Variants[1].Name] {
 		t.Errorf("%+v, Deployments %v", s, variants)
+	}
+}
+
+// TestPhasesExample: so do those of the one with phases.
+func TestPhasesExample(t *testing.T) {
+	data, err := os.ReadFile("../../examples/serving/kubernetes/phases.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	first, then := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for _, u := range []*unstructured.Unstructured{first, then} {
+		if err := d.Decode(u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := begin(nil, &object{}, first.GetAnnotations()[Annotation])
+	if s.err != nil || s.variant(first.GetName()) != 0 || s.variant(then.GetName()) != 1 ||
+		then.GetAnnotations()[AnnotationVariant] != s.spec.Name {
+		t.Errorf("%+v: %v", s.spec, s.err)
 	}
 }
 
@@ -97,14 +118,51 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// TestPhasesRefused: replicas for prompts and for tokens would need requests to be passed between them.
-func TestPhasesRefused(t *testing.T) {
+// TestPhases: variants with phases are for the policy that plans both, and that is for such variants. Where one waits
+// for its start, only those of its phase stay for it.
+func TestPhases(t *testing.T) {
 	text, err := os.ReadFile("../../examples/serving/phases.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(string(text)); err == nil || !strings.Contains(err.Error(), "phase") {
-		t.Error(err)
+	s := begin(nil, &object{}, string(text))
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	other := strings.Replace(string(text), "distserve", "muster", 1)
+	if s := begin(nil, &object{}, other); s.err == nil || !strings.Contains(s.err.Error(), "need scaling: distserve") {
+		t.Error(s.err)
+	}
+	plain := strings.ReplaceAll(strings.ReplaceAll(string(text), "phase: prefill", ""), "phase: decode,", "")
+	plain = strings.ReplaceAll(plain, "prefill-2, ,", "prefill-2,")
+	if s := begin(nil, &object{}, plain); s.err == nil || !strings.Contains(s.err.Error(), "phase: prefill") {
+		t.Error(s.err)
+	}
+	// two variants of each phase; the second one for prompts has no object yet
+	s.parts = []*object{{}, nil, {}, {}}
+	for _, c := range []struct {
+		have []int
+		n    int
+		want []int
+	}{{[]int{0, 0, 0, 0}, 2, []int{1, 0, 1, 0}}, {[]int{0, 0, 3, 0}, 3, []int{1, 0, 2, 0}},
+		{[]int{2, 0, 0, 1}, 3, []int{2, 0, 0, 1}}, {[]int{0, 0, 0, 0}, 0, []int{0, 0, 0, 0}}} {
+		if got := s.keep(c.have, c.n); !slices.Equal(got, c.want) {
+			t.Errorf("%d replicas of %v are %v, not %v", c.n, c.have, got, c.want)
+		}
+	}
+	if lacks := s.withoutPhase(); lacks != "" {
+		t.Error(lacks)
+	}
+	s.parts = []*object{{}, nil, nil, nil}
+	if lacks := s.withoutPhase(); lacks != "no object has replicas for decode" {
+		t.Error(lacks)
+	}
+	f := &fleet{have: []int{1, 0, 4, 0}, ready: []int{1, 0, 4, 0}, waits: make([]bool, 4)}
+	if got := s.inOrder(f, []int{3, 0, 2, 0}, time.Unix(1000, 0)); !slices.Equal(got, []int{3, 0, 2, 0}) {
+		t.Errorf("more for prompts and less for tokens: %v", got)
+	}
+	if got := s.inOrder(f, []int{1, 0, 0, 2}, time.Unix(1000, 0)); !slices.Equal(got, []int{1, 0, 4, 2}) {
+		t.Errorf("another variant for tokens: %v", got)
 	}
 }
 

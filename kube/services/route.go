@@ -35,8 +35,12 @@ func readRules(o *object, u map[string]any) {
 
 // weigh gives the backends of a service's routes weights by the replicas of their variants. The list of rules has one
 // owner as a whole, so server-side apply would take all of it from whoever wrote the route: the weights alone are
-// replaced, in the route as it was seen.
+// replaced, in the route as it was seen. Variants of different phases do not answer the same requests, so weights of
+// these are for their router to say.
 func (r *Room) weigh(ctx context.Context, s *running, replicas []int) {
+	if s.spec.Phased() {
+		return
+	}
 	total := 0
 	for _, n := range replicas {
 		total += n

@@ -46,7 +46,7 @@ func TestServices(t *testing.T) {
 		{"variants", variants}, {"stuck", stuckVariants}, {"dies", dies}, {"route", routed}, {"kinds", otherKinds},
 		{"ray", rayServed},
 		{"zero", zero}, {"blind", blinded},
-		{"language", language}, {"measured", measured}} {
+		{"language", language}, {"measured", measured}, {"phases", bothPhased}} {
 		t.Run(c.name, func(t *testing.T) { b.under(t, c.test) })
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/services/load"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 	"github.com/muster-gpu/muster/serving/scale"
 )
 
@@ -122,6 +123,9 @@ func (r *Room) refusal(s *running) (status, bool) {
 	if !some {
 		return status{State: refused, Message: "there is no object whose replicas can be set"}, true
 	}
+	if lacks := s.withoutPhase(); lacks != "" {
+		return status{State: refused, Message: join(lacks, s.lacks())}, true
+	}
 	if k := s.object; k.kind == inferenceServices {
 		const class = "serving.kserve.io/autoscalerClass"
 		if c := k.Annotations[class]; c != "external" && c != "none" {
@@ -177,6 +181,7 @@ func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 				f.problem = err
 				continue
 			}
+			x.Phase = phase(&s.spec.Variants[i])
 			if o.part != nil {
 				x.Part = o.part.name
 			}
@@ -260,8 +265,12 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 	bounds := s.spec.Replicas
 	st = status{State: scaling, Message: join(s.lacks(), s.lends())}
 	if s.spec.Metrics.Demand == "" && bounds.Min == 0 {
-		bounds.Min = 1
-		st.Message = join(st.Message, "it keeps one replica: without metrics: demand nothing says that requests come")
+		bounds.Min = s.fewest()
+		kept := "one replica"
+		if s.spec.Phased() {
+			kept += " of each phase"
+		}
+		st.Message = join(st.Message, "it keeps "+kept+": without metrics: demand nothing says that requests come")
 	}
 	if !seen || l.Period == 0 { // how much comes is known from the second look on
 		if !seen && f.total(f.ready) > 0 {
@@ -285,6 +294,10 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 			v.Coming = append(v.Coming, max(0, f.have[i]-f.ready[i]))
 		}
 	}
+	if s.spec.Phased() && !slices.Equal(of, s.of) { // what the policy remembers is by variant
+		s.policy, s.err = scale.Elsewhere(s.spec.Scaling)
+		s.of = of
+	}
 	v.See(&l.Tally)
 	s.prompt, s.output = v.Prompt, v.Output
 	why = fmt.Sprintf("%.3g requests/s, %d waiting, %s at percentile %g", v.Rate(), l.Waiting,
@@ -293,7 +306,7 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 		st.Message = join(unknown, st.Message)
 		n := min(max(f.total(f.have), bounds.Min), bounds.Max)
 		if n == 0 && (v.Arrived > 0 || v.Waiting > 0) {
-			n = 1
+			n = s.fewest()
 		}
 		return s.keep(f.have, n), st, why
 	}
@@ -316,7 +329,7 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 
 // unknown says what is missing for a policy to compute what a language model sustains; "": nothing.
 func (r *Room) unknown(s *running, v *scale.View) string {
-	if !s.spec.Language() || !needsProfile(s.spec.Scaling) {
+	if !s.spec.Language() || !s.spec.Phased() && !needsProfile(s.spec.Scaling) {
 		return ""
 	}
 	for i := range v.Service.Variants {
@@ -396,7 +409,7 @@ func (s *running) keep(have []int, n int) []int {
 		}
 	}
 	list[first] += n
-	return list
+	return s.bothPhases(list)
 }
 
 // How long what replaces others may take until one of those makes room: where it waits for GPUs, and else, unless it
@@ -404,34 +417,50 @@ func (s *running) keep(have []int, n int) []int {
 const stuckFor, slowFor = 30 * time.Second, 2 * time.Minute
 
 // inOrder lets variants have fewer replicas only once what replaces these is ready; if that takes too long, they make
-// room one after another, but for the last that answers.
+// room one after another, but for the last that answers. What computes another phase replaces nothing.
 func (s *running) inOrder(f *fleet, want []int, now time.Time) []int {
 	next := slices.Clone(want)
+	for p := range s.stuck {
+		s.phaseInOrder(llm.Phase(p), f, want, next, now)
+	}
+	return next
+}
+
+// phaseInOrder is inOrder of the variants of one phase.
+func (s *running) phaseInOrder(p llm.Phase, f *fleet, want, next []int, now time.Time) {
 	lacks, spare, patience := false, 0, slowFor
+	ready, waits := 0, false
 	for i, n := range want {
+		if phase(&s.spec.Variants[i]) != p {
+			continue
+		}
 		if n >= f.have[i] && n > f.ready[i] {
 			lacks = true
 			patience = max(patience, 3*s.spec.Variants[i].Startup)
 		}
 		spare += max(0, f.have[i]-n)
+		ready += f.ready[i]
+		waits = waits || f.waits[i]
 	}
-	if slices.Contains(f.waits, true) {
+	if waits {
 		patience = stuckFor
 	}
+	stuck := &s.stuck[p]
 	switch {
 	case !lacks || spare == 0:
-		s.stuck = time.Time{}
-		return next
-	case s.stuck.IsZero():
-		s.stuck = now
-	case now.Sub(s.stuck) > patience && f.total(f.ready) > 1:
-		s.stuck = now
+		*stuck = time.Time{}
+		return
+	case stuck.IsZero():
+		*stuck = now
+	case now.Sub(*stuck) > patience && ready > 1:
+		*stuck = now
 		spare--
 	}
 	for i, n := range want {
-		more := min(max(0, f.have[i]-n), spare)
-		next[i] += more
-		spare -= more
+		if phase(&s.spec.Variants[i]) == p {
+			more := min(max(0, f.have[i]-n), spare)
+			next[i] += more
+			spare -= more
+		}
 	}
-	return next
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 	"github.com/muster-gpu/muster/serving/tally"
 )
 
@@ -14,7 +15,8 @@ type Replica struct {
 	Name    string
 	Address string // URL of its metrics
 	Started time.Time
-	Part    string // of what it runs, only what has this value in the label deployment; "": all
+	Part    string    // of what it runs, only what has this value in the label deployment; "": all
+	Phase   llm.Phase // what it computes of a request
 }
 
 // Meter counts what becomes of the requests of one service. It remembers what each replica said last, because servers
@@ -24,6 +26,8 @@ type Meter struct {
 	known  map[string]Reading
 	latest map[string]rates // of the last two readings that differ
 	rest   float64          // of a request that arrived
+	// between are requests whose prompts are computed, or are about to be, and that are at no decode server yet
+	between float64
 }
 
 // rates are what was counted between two readings of a replica.
@@ -69,6 +73,7 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 		l.Period = now.Sub(m.last)
 	}
 	var all sums
+	var split phases
 	known, latest := map[string]Reading{}, map[string]rates{}
 	for i := range replicas {
 		p := &replicas[i]
@@ -92,7 +97,7 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 		rate, fresh := m.latest[p.ID], r.At.After(was.At)
 		if met && fresh {
 			rate = between(&was, &r)
-			if b, ok := rate.batches(p.ID); ok && l.Period > 0 {
+			if b, ok := rate.batches(p.ID); ok && l.Period > 0 && p.Phase == llm.Both {
 				l.Batches = append(l.Batches, b)
 			}
 		}
@@ -100,7 +105,14 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 			continue
 		}
 		latest[p.ID] = rate
-		rate.count(&l.Tally, &all, goal, l.Period)
+		if p.Phase == llm.Both {
+			rate.count(&l.Tally, &all, goal, l.Period)
+		} else {
+			split[p.Phase].add(&rate, &l.Tally, l.Period)
+		}
+	}
+	if first, then := &split[llm.Prefill], &split[llm.Decode]; len(first.list)+len(then.list) > 0 {
+		m.join(first, then, &l.Tally, &all, goal)
 	}
 	m.round(&l.Tally, &all)
 	m.last, m.known, m.latest = now, known, latest
@@ -109,34 +121,42 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 
 func between(was, now *Reading) rates {
 	d := now.since(was)
-	inside := now.Waiting + now.Running - was.Waiting - was.Running
-	return rates{d, now.At.Sub(was.At).Seconds(), max(0, d.Finished+d.Failed+inside)}
+	return rates{d, now.At.Sub(was.At).Seconds(), max(0, d.Finished+d.Failed+now.inside()-was.inside())}
 }
+
+// inside is how many requests a replica has.
+func (r *Reading) inside() float64 { return r.Waiting + r.Running + r.Moving }
 
 // sums are what all replicas together counted.
 type sums struct{ arrived, answered, inTime, failed, prompts, outputs float64 }
 
 // count adds the requests of a period at these rates.
 func (r *rates) count(t *tally.Tally, all *sums, goal *service.Goal, period time.Duration) {
-	factor := period.Seconds() / r.span
+	factor := all.add(r, t, period)
 	late := 0.0 // part of the requests
 	for _, x := range []struct {
 		histogram
 		to       *tally.Histogram
 		promised time.Duration
 	}{{r.latencies(), &t.Latency, goal.Latency}, {r.TTFT, &t.TTFT, goal.TTFT}, {r.TPOT, &t.TPOT, goal.TPOT}} {
-		x.spread(x.to)
+		x.spread(x.to, 0)
 		if n := x.total(); n > 0 && x.promised > 0 {
 			late = max(late, x.beyond(x.promised.Seconds())/n)
 		}
 	}
-	all.arrived += r.arrived * factor
-	all.answered += r.Finished * factor
 	all.inTime += r.Finished * factor * (1 - late)
-	all.failed += r.Failed * factor
-	all.prompts += r.Prompts * factor
-	all.outputs += r.Outputs * factor
+}
+
+// add adds what a replica counted as if in a whole period, and returns the factor that makes it so.
+func (s *sums) add(r *rates, t *tally.Tally, period time.Duration) (factor float64) {
+	factor = period.Seconds() / r.span
+	s.arrived += r.arrived * factor
+	s.answered += r.Finished * factor
+	s.failed += r.Failed * factor
+	s.prompts += r.Prompts * factor
+	s.outputs += r.Outputs * factor
 	t.Busy += time.Duration(r.busy(r.span) * factor * float64(time.Second))
+	return factor
 }
 
 // round makes whole requests of the sums. What is left of those that arrived counts in the next period.
@@ -161,8 +181,8 @@ func (r *rates) latencies() histogram {
 // parts is into how many equal parts a bucket is divided, at most.
 const parts = 16
 
-// spread adds a histogram's durations, those of a bucket evenly between its bounds.
-func (h histogram) spread(to *tally.Histogram) {
+// spread adds a histogram's durations, those of a bucket evenly between its bounds, each with seconds more.
+func (h histogram) spread(to *tally.Histogram, more float64) {
 	lower := 0.0
 	for _, b := range h {
 		n := whole(b.count)
@@ -173,7 +193,7 @@ func (h histogram) spread(to *tally.Histogram) {
 		k := min(n, parts)
 		for i := range k {
 			share := n*(i+1)/k - n*i/k
-			at := lower + (upper-lower)*(float64(i)+0.5)/float64(k)
+			at := min(mostSeconds, more+lower+(upper-lower)*(float64(i)+0.5)/float64(k))
 			to.Add(time.Duration(at*float64(time.Second)), int64(share))
 		}
 		lower = min(b.bound, mostSeconds)

@@ -25,6 +25,11 @@ type Server struct {
 	latency  []timing
 	ttft     []timing
 	tpot     []timing
+	// Of servers of one phase: queues besides, and of these the one in which requests wait for memory; and whether
+	// routers send a request to both phases at once.
+	moving   []string
+	memory   string
+	together bool
 	// The time of all finished requests together, of servers without a histogram of latencies.
 	took timing
 	// Of servers that compute batches: the time of each request's batch, together; requests, and batches.
@@ -80,18 +85,21 @@ type Reading struct {
 	At       time.Time
 	Waiting  float64 // requests now
 	Running  float64
+	Moving   float64 // on the way from a prefill server to a decode server
 	Full     float64 // part of what it can hold that is in use, 0 to 1
 	Finished float64 // requests
 	Failed   float64
 	Prompts  float64 // tokens
 	Outputs  float64
 	Took     float64 // seconds of all finished requests
+	First    float64 // ... of all those until their first tokens
 	Computed float64 // seconds of each request's batch
 	Requests float64 // that were computed
 	Batches  float64
 	Latency  histogram
 	TTFT     histogram
 	TPOT     histogram
+	Together bool // a request that has two phases comes to a server of each at once
 }
 
 // histogram has the counts of durations between two bounds, which are seconds and rise. What lies beyond the last is
@@ -112,11 +120,18 @@ func (k *Server) read(s *samples, at time.Time) Reading {
 	}
 	r := Reading{At: at, Waiting: first(s.sum, k.waiting), Running: first(s.sum, k.running),
 		Full: min(1, first(s.most, k.full)), Finished: first(s.sum, k.finished), Failed: first(s.sum, k.failed),
-		Prompts: first(s.sum, k.prompts), Outputs: first(s.sum, k.outputs)}
+		Prompts: first(s.sum, k.prompts), Outputs: first(s.sum, k.outputs), Together: k.together}
+	for _, name := range k.moving {
+		r.Moving += s.sum[name]
+	}
+	r.Waiting += s.sum[k.memory]
 	r.Latency, r.TTFT, r.TPOT = s.timed(k.latency), s.timed(k.ttft), s.timed(k.tpot)
 	r.Took = s.sum[k.took.name] * k.took.seconds()
 	for i := range k.latency {
 		r.Took += s.sum[k.latency[i].name+"_sum"] * k.latency[i].seconds()
+	}
+	for i := range k.ttft {
+		r.First += s.sum[k.ttft[i].name+"_sum"] * k.ttft[i].seconds()
 	}
 	for i := range k.computed {
 		r.Computed += s.sum[k.computed[i].name] * k.computed[i].seconds()
@@ -156,6 +171,7 @@ func (r *Reading) since(was *Reading) Reading {
 	d.Failed = max(0, d.Failed-was.Failed)
 	d.Prompts, d.Outputs = max(0, d.Prompts-was.Prompts), max(0, d.Outputs-was.Outputs)
 	d.Took, d.Computed = max(0, d.Took-was.Took), max(0, d.Computed-was.Computed)
+	d.First = max(0, d.First-was.First)
 	d.Requests, d.Batches = max(0, d.Requests-was.Requests), max(0, d.Batches-was.Batches)
 	d.Latency, d.TTFT, d.TPOT = r.Latency.since(was.Latency), r.TTFT.since(was.TTFT), r.TPOT.since(was.TPOT)
 	return d
