@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -148,6 +149,7 @@ variants:
 
 // TestLending: what a service does not use, training of another queue has. When requests come, training leaves within
 // the time that the service promises itself, and comes again when they are over. The goal is kept, and all is told.
+// Then whole servers are lent.
 func TestLending(t *testing.T) {
 	plane := controlplane.Start(t, controlplane.Options{Controllers: true})
 	b := &bench{T: t, p: plane, ctx: t.Context(), c: plane.Client()}
@@ -164,17 +166,9 @@ func TestLending(t *testing.T) {
 	room := q.schedule(ctx, &beside)
 	b.create(deployments, "chat", map[string]any{Annotation: lending}, map[string]any{"replicas": int64(1),
 		"selector": map[string]any{"matchLabels": map[string]any{"app": "chat"}},
-		"template": template("chat", "prod", "critical")})
-	training := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "training"}, Spec: batchv1.JobSpec{
-		Parallelism: new(int32(3)), BackoffLimit: new(int32(100)), Template: v1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "training", terms.LabelQueue: "research",
-				terms.LabelTier: "best-effort"}}, Spec: controlplane.Spec(1)}}}
-	training.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyNever
-	training.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		"template": template("chat", "prod", "critical", 1)})
 	beside.Go(func() { q.graces(ctx, &longest) })
-	if _, err := b.c.BatchV1().Jobs("default").Create(ctx, training, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	q.train("training", 3, 1, 600)
 	run := func(app string) (n int) {
 		list, err := b.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
 		if err != nil {
@@ -206,6 +200,93 @@ func TestLending(t *testing.T) {
 	q.set(5)
 	b.wait("training has it again", func() bool { return run("chat") == 1 && run("training") == 3 })
 	b.published(room)
+	q.serversReturn(run)
+}
+
+// lyra is a service that lends whole servers: a replica is one.
+const lyra = `
+name: chat
+queue: prod
+tier: critical
+latency: 5s
+percentile: 90
+replicas: {min: 1, max: 3}
+lend: {within: 20s}
+scaling: lyra:window=2s
+variants:
+- {name: chat, gpus: 4, profile: [{batch: 1, latency: 100ms}]}
+`
+
+// serversReturn: of two servers that are lent the one comes back whose return preempts fewer jobs, though these have
+// run for longer, and the other stays as it is.
+func (q *queue) serversReturn(run func(app string) int) {
+	q.Helper()
+	ctx := q.ctx
+	background := metav1.DeletePropagationBackground
+	if err := q.dyn.Resource(deployments.resourceIn("v1")).Namespace("default").Delete(ctx, "chat",
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		q.Fatal(err)
+	}
+	if err := q.c.BatchV1().Jobs("default").Delete(ctx, "training",
+		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
+		q.Fatal(err)
+	}
+	q.wait("all is gone", func() bool {
+		if err := q.c.CoreV1().Pods("default").DeleteCollection(ctx,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
+			q.Fatal(err)
+		}
+		return run("chat")+run("training") == 0
+	})
+	for _, name := range []string{"o", "p"} {
+		if _, err := q.c.CoreV1().Nodes().Create(ctx, controlplane.Node(name, 4, nil),
+			metav1.CreateOptions{}); err != nil {
+			q.Fatal(err)
+		}
+	}
+	q.set(2)
+	q.create(deployments, "chat", map[string]any{Annotation: lyra}, map[string]any{"replicas": int64(1),
+		"selector": map[string]any{"matchLabels": map[string]any{"app": "chat"}},
+		"template": template("chat", "prod", "critical", 4)})
+	q.wait("a server serves", func() bool { return run("chat") == 1 })
+	q.train("wide", 1, 4, 1)
+	q.wait("one job has a server", func() bool { return run("wide") == 1 })
+	q.train("narrow", 2, 2, 1)
+	q.wait("two jobs share the other", func() bool { return run("narrow") == 2 })
+	before := q.names("narrow")
+	q.set(9.5)
+	q.wait("the service has a server back", func() bool { return run("chat") == 2 && run("wide") == 0 })
+	if after := q.names("narrow"); !slices.Equal(after, before) {
+		q.Errorf("of the two servers both were emptied: %v were there, then %v", before, after)
+	}
+}
+
+// names are the pods of an app, which a controller makes again under other names.
+func (q *queue) names(app string) (list []string) {
+	q.Helper()
+	pods, err := q.c.CoreV1().Pods("default").List(q.ctx, metav1.ListOptions{LabelSelector: "app=" + app})
+	if err != nil {
+		q.Fatal(err)
+	}
+	for i := range pods.Items {
+		list = append(list, pods.Items[i].Name)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// train makes a Job of so many pods of the lowest tier, each with so many GPUs and as many seconds to end.
+func (q *queue) train(name string, pods int32, gpus int, grace int64) {
+	q.Helper()
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+		Parallelism: &pods, BackoffLimit: new(int32(100)), Template: v1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name, terms.LabelQueue: "research",
+				terms.LabelTier: "best-effort"}}, Spec: controlplane.Spec(gpus)}}}
+	j.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyNever
+	j.Spec.Template.Spec.TerminationGracePeriodSeconds = &grace
+	if _, err := q.c.BatchV1().Jobs("default").Create(q.ctx, j, metav1.CreateOptions{}); err != nil {
+		q.Fatal(err)
+	}
 }
 
 func (q *queue) set(rate float64) {
@@ -229,26 +310,29 @@ func (q *queue) graces(ctx context.Context, longest *atomic.Int64) {
 	}
 }
 
-func template(app, queue, tier string) map[string]any {
+func template(app, queue, tier string, gpus int) map[string]any {
 	return map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"app": app, terms.LabelQueue: queue,
 			terms.LabelTier: tier}},
 		"spec": map[string]any{"schedulerName": "muster", "containers": []any{map[string]any{"name": "main",
-			"image": "none", "resources": map[string]any{"limits": map[string]any{"nvidia.com/gpu": "1"}}}}}}
+			"image": "none", "resources": map[string]any{
+				"limits": map[string]any{"nvidia.com/gpu": fmt.Sprint(gpus)}}}}}}
 }
 
 // schedule runs the scheduler, and beside it what scales services.
 func (q *queue) schedule(ctx context.Context, beside *sync.WaitGroup) *Room {
 	log := slog.New(slog.NewTextHandler(q.Output(), nil))
 	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}}
-	room := New(q.options(log, labels))
+	opt := q.options(log, labels)
+	opt.GPUs = []string{"nvidia.com/gpu"}
+	room := New(opt)
 	kill := engine.StopRule{How: engine.Kill, Grace: time.Minute}
 	d := kube.New(kube.Options{Client: q.c, Dynamic: q.dyn, Tell: q.c, Scheduler: "muster",
-		GPUs: []string{"nvidia.com/gpu"}, Now: time.Now, Log: log, Labels: labels, Lenders: room,
+		GPUs: opt.GPUs, Now: time.Now, Log: log, Labels: labels, Lenders: room,
 		Rules: config.Rules{Policy: "fifo", Placer: "best-fit", Backfill: "skip",
 			Stop: &[3]engine.StopRule{kill, kill, kill},
 			Spec: cluster.Spec{Queues: []cluster.Queue{
-				{Name: "prod", Guarantee: 4 * cluster.Whole, Limit: cluster.Unlimited, Lend: cluster.Unlimited},
+				{Name: "prod", Guarantee: 12 * cluster.Whole, Limit: cluster.Unlimited, Lend: cluster.Unlimited},
 				{Name: "research", Limit: cluster.Unlimited, Lend: cluster.Unlimited}}}}})
 	beside.Go(func() { room.Run(ctx) })
 	beside.Go(func() {
