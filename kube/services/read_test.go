@@ -92,6 +92,8 @@ func TestInOrder(t *testing.T) {
 		{0, [2]int{1, 2}, [2]int{1, 2}, [2]int{0, 2}, false, [2]int{0, 2}},
 		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{3, 2}},
 		{4 * time.Minute, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{2, 2}}, // it never answers
+		{0, [2]int{3, 3}, [2]int{3, 0}, [2]int{0, 2}, false, [2]int{3, 2}},               // a moment ago it was three
+		{0, [2]int{0, 5}, [2]int{0, 1}, [2]int{0, 3}, false, [2]int{0, 3}},               // what waits is not needed
 	} {
 		at = at.Add(c.after)
 		f := &fleet{have: c.have[:], ready: c.ready[:], waits: []bool{false, c.waits}}

@@ -251,7 +251,13 @@ func (b *bench) leastReady() (stop func(), least *atomic.Int64) {
 
 // Where what replaces others gets no place, the others stay; after a while one makes room.
 func stuckVariants(b *bench) {
-	b.broken["big"] = true
+	breaks := func(broken bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.broken["big"] = broken
+	}
+	breaks(true)
+	defer breaks(false)
 	b.deployment("small", "stuck", 3, map[string]string{Annotation: fmt.Sprintf(task, 0.8)})
 	b.deployment("big", "stuck", 0, map[string]string{AnnotationVariant: "task"})
 	b.load("stuck", 25)
@@ -266,7 +272,6 @@ func stuckVariants(b *bench) {
 	}
 	ahead.Store(int64(stuckFor))
 	b.wait("one makes room", func() bool { return b.replicas("small") == 2 })
-	delete(b.broken, "big")
 }
 
 // A leader that dies between two writes leaves what the next one goes on from.

@@ -434,11 +434,12 @@ func (s *running) phaseInOrder(p llm.Phase, f *fleet, want, next []int, now time
 		if phase(&s.spec.Variants[i]) != p {
 			continue
 		}
-		if n >= f.have[i] && n > f.ready[i] {
+		if n > f.ready[i] {
 			lacks = true
 			patience = max(patience, 3*s.spec.Variants[i].Startup)
+		} else {
+			spare += max(0, f.have[i]-n)
 		}
-		spare += max(0, f.have[i]-n)
 		ready += f.ready[i]
 		waits = waits || f.waits[i]
 	}
@@ -457,7 +458,7 @@ func (s *running) phaseInOrder(p llm.Phase, f *fleet, want, next []int, now time
 		spare--
 	}
 	for i, n := range want {
-		if phase(&s.spec.Variants[i]) == p {
+		if phase(&s.spec.Variants[i]) == p && n <= f.ready[i] {
 			more := min(max(0, f.have[i]-n), spare)
 			next[i] += more
 			spare -= more
