@@ -32,14 +32,15 @@ func (c *Cache) Glance(links network.Links, jobs []Job) []time.Duration {
 		if len(group) <= Few {
 			return c.play(links, group, mostEvents)
 		}
-		return c.play(links, group, min(glanced*len(group), mostEvents/2))
+		return c.play(links, group, min(max(leastGlance, glanced*len(group)), mostEvents/2))
 	})
 }
 
-// Up to Few jobs are played as long by Glance as by Steady, more of them for a number of events each, on average.
+// Up to Few jobs are played as long by Glance as by Steady, more of them for a number of events each.
 const (
-	Few     = 16
-	glanced = 16
+	Few         = 8
+	glanced     = 16
+	leastGlance = 400
 )
 
 func (c *Cache) play(links network.Links, jobs []Job, events int) []time.Duration {
