@@ -140,7 +140,7 @@ func (w *World) settle(group []cluster.JobID) (changed []cluster.JobID) {
 	for i, id := range group {
 		j := &w.jobs[id]
 		t := j.treated.Value()
-		jobs[i] = j.sends.job.As(&t)
+		jobs[i] = j.sends.job.Along(j.sends.on, &t)
 	}
 	for i, takes := range w.net.known.Steady(w.net.fabric, jobs) {
 		j := &w.jobs[group[i]]

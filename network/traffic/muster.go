@@ -118,7 +118,7 @@ func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]n
 	for i := range jobs {
 		s.alone = append(s.alone, max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration()))
 	}
-	s.first, s.speed = s.glance(upTo(len(ts)), ts), s.speeds(upTo(len(ts)), ts)
+	s.first, s.speed = s.glance(upTo(len(ts)), ts, on), s.speeds(upTo(len(ts)), ts, on)
 	return s
 }
 
@@ -127,23 +127,23 @@ func (s *search) loses(at []int) bool {
 	return slices.ContainsFunc(at, func(i int) bool { return s.speed[i] < float64(s.jobs[i].GPUs)*(1-1e-9) })
 }
 
-// speeds are those of some jobs, which share links with no others, under treatments, times their GPUs. None is counted
-// as faster than alone on the paths that Crux chooses: what a job gained by several paths would pay for others that
-// wait.
-func (s *search) speeds(at []int, ts []cluster.Treatment) []float64 {
-	return s.played(s.m.known.Steady, at, ts)
+// speeds are those of some jobs, which share links with no others, under treatments by which they put so much on links,
+// times their GPUs. None is counted as faster than alone on the paths that Crux chooses: what a job gained by several
+// paths would pay for others that wait.
+func (s *search) speeds(at []int, ts []cluster.Treatment, on [][]network.Bytes) []float64 {
+	return s.played(s.m.known.Steady, at, ts, on)
 }
 
 // glance is about what speeds are, found sooner.
-func (s *search) glance(at []int, ts []cluster.Treatment) []float64 {
-	return s.played(s.m.known.Glance, at, ts)
+func (s *search) glance(at []int, ts []cluster.Treatment, on [][]network.Bytes) []float64 {
+	return s.played(s.m.known.Glance, at, ts, on)
 }
 
-func (s *search) played(play func(network.Links, []flow.Job) []time.Duration, at []int,
-	ts []cluster.Treatment) []float64 {
+func (s *search) played(play func(network.Links, []flow.Job) []time.Duration, at []int, ts []cluster.Treatment,
+	on [][]network.Bytes) []float64 {
 	list, speed := make([]flow.Job, len(at)), make([]float64, len(at))
 	for k, i := range at {
-		list[k] = s.jobs[i].As(&ts[k])
+		list[k] = s.jobs[i].Along(on[k], &ts[k])
 	}
 	for k, t := range play(s.f, list) {
 		i := at[k]
@@ -155,7 +155,14 @@ func (s *search) played(play func(network.Links, []flow.Job) []time.Duration, at
 // merge takes over other treatments for each group of jobs, apart from all others under both, that is faster by them;
 // or, if they are to be even, whose slowest job is faster by them, and all together as fast.
 func (s *search) merge(other []cluster.Treatment, even bool) {
-	on := loads(s.jobs, other)
+	on := make([][]network.Bytes, len(other))
+	for i := range other {
+		if a, b := &other[i], &s.best[i]; a.Spread == b.Spread && slices.Equal(a.Path, b.Path) {
+			on[i] = s.on[i]
+		} else {
+			on[i] = s.jobs[i].Demand.On(a)
+		}
+	}
 	both := make([][]network.Bytes, len(on))
 	for i := range on {
 		both[i] = slices.Concat(s.on[i], on[i])
@@ -176,12 +183,12 @@ func (s *search) merge(other []cluster.Treatment, even bool) {
 		if !s.loses(group) {
 			continue
 		}
-		ts := pick(other, group)
-		first := s.glance(group, ts)
+		ts, way := pick(other, group), pick(on, group)
+		first := s.glance(group, ts, way)
 		if sum(first) < sum(pick(s.first, group))*hopeful {
 			continue
 		}
-		speed := s.speeds(group, ts)
+		speed := s.speeds(group, ts, way)
 		now := pick(s.speed, group)
 		better := sum(speed) > sum(now)
 		if even && !better {
@@ -254,11 +261,11 @@ func (s *search) exchange(group []int) {
 		}
 		other := slices.Clone(ts)
 		move(other)
-		look := s.glance(group, other)
+		look := s.glance(group, other, on)
 		if sum(look) < sum(first)*likely {
 			return false
 		}
-		got := s.speeds(group, other)
+		got := s.speeds(group, other, on)
 		if sum(got) < total+least {
 			return false
 		}

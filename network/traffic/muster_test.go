@@ -33,7 +33,7 @@ func drawMix(r *rand.Rand, jobs, links int) (list []Job) {
 func worth(f Fabric, jobs []Job, ts []cluster.Treatment) float64 {
 	paths := choosePaths(f, jobs)
 	s := newSearch(newMuster(), f, jobs, paths, loads(jobs, paths))
-	return sum(s.speeds(upTo(len(jobs)), ts))
+	return sum(s.speeds(upTo(len(jobs)), ts, loads(jobs, ts)))
 }
 
 // In no mix of jobs is another policy faster than muster, in small and in large groups.

@@ -68,9 +68,13 @@ func BSSI(load [][]float64, weights []float64) []int {
 	order := make([]int, len(w))
 	placed := make([]bool, len(w))
 	sums := make([]float64, len(load))
+	on, ports := make([][]int, len(load)), make([][]int, len(w)) // what moves something through what
 	for p := range load {
-		for _, d := range load[p] {
-			sums[p] += d
+		for c, d := range load[p] {
+			if d > 0 {
+				on[p], ports[c] = append(on[p], c), append(ports[c], p)
+				sums[p] += d
+			}
 		}
 	}
 	for k := len(w) - 1; k >= 0; k-- {
@@ -80,27 +84,29 @@ func BSSI(load [][]float64, weights []float64) []int {
 				port = p
 			}
 		}
-		for c := range w {
-			switch {
-			case placed[c] || len(load) == 0 || load[port][c] <= 0:
-			case last < 0 || w[c]/load[port][c] < w[last]/load[port][last]:
-				last = c
+		if len(load) > 0 {
+			for _, c := range on[port] {
+				if !placed[c] && (last < 0 || w[c]/load[port][c] < w[last]/load[port][last]) {
+					last = c
+				}
 			}
 		}
 		if last < 0 { // nothing is left to move
 			last = slices.Index(placed, false)
 		}
 		placed[last], order[k] = true, last
-		for c := range w {
-			if len(load) > 0 && !placed[c] && load[port][last] > 0 {
-				w[c] -= (w[last] * load[port][c]) / load[port][last]
+		if len(load) > 0 && load[port][last] > 0 {
+			for _, c := range on[port] {
+				if !placed[c] {
+					w[c] -= (w[last] * load[port][c]) / load[port][last]
+				}
 			}
 		}
-		for p := range load {
+		for _, p := range ports[last] {
 			sums[p] = 0
-			for c, d := range load[p] {
+			for _, c := range on[p] {
 				if !placed[c] {
-					sums[p] += d
+					sums[p] += load[p][c]
 				}
 			}
 		}

@@ -35,9 +35,12 @@ func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic
 }
 
 // As is the job for the flow model, under a treatment.
-func (j *Job) As(t *cluster.Treatment) flow.Job {
-	return flow.Job{Compute: j.Compute, Release: j.Release, On: j.Demand.On(t), Class: t.Class, First: j.Began,
-		Shift: t.Shift, Period: t.Period}
+func (j *Job) As(t *cluster.Treatment) flow.Job { return j.Along(j.Demand.On(t), t) }
+
+// Along is the job for the flow model, under a treatment of which is known what it puts on links.
+func (j *Job) Along(on []network.Bytes, t *cluster.Treatment) flow.Job {
+	return flow.Job{Compute: j.Compute, Release: j.Release, On: on, Class: t.Class, First: j.Began, Shift: t.Shift,
+		Period: t.Period}
 }
 
 // Fabric is what policies know of the network.
