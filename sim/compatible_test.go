@@ -45,7 +45,7 @@ func TestCompatible(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes ten seconds")
 	}
-	seeds := shared.Soak(2, 60)
+	seeds := shared.Soak(2, 240)
 	type sums struct{ lost, jct float64 }
 	for _, treat := range shared.Soak([]string{"none", "cassini"}, []string{"none", "cassini", "crux"}) {
 		got := map[string]*sums{}

@@ -228,8 +228,8 @@ const (
 )
 
 // To be played in full, what another policy would do must have this part of the speed of the best at a glance, and a
-// change of classes of that of the present ones. In 120 mixes of 12 to 28 jobs that were drawn, the answers were as fast
-// as without glances, and none of the other policies was faster than one of them.
+// change of classes of that of the present ones. In 120 mixes of 12 to 28 jobs that were drawn, answers were as fast as
+// without glances, and none of the other policies was faster than one of them.
 const (
 	hopeful = .85
 	likely  = 1
