@@ -55,13 +55,13 @@ func (m *Machine) carryTreatments() {
 	defer tick.Stop()
 	for idle := false; ; {
 		want := m.marksWanted()
+		m.traffic.mu.Lock()
+		m.traffic.port.Sample(m.opt.Now())
+		m.traffic.mu.Unlock()
 		if len(want) > 0 || !idle {
 			m.traffic.note(marker.Set(want), m.opt.Log)
 			m.judgeClaims(m.opt.Now())
 		}
-		m.traffic.mu.Lock()
-		m.traffic.port.Sample(m.opt.Now())
-		m.traffic.mu.Unlock()
 		idle = len(want) == 0
 		select {
 		case <-m.running.Done():
@@ -100,6 +100,7 @@ func (m *Machine) judgeClaims(now time.Time) {
 			delete(m.traffic.claims, id)
 		}
 	}
+	card, name := m.traffic.card(m.jobs)
 	for id, j := range m.jobs {
 		marks := m.traffic.of(j.run)
 		if len(marks) == 0 {
@@ -111,10 +112,28 @@ func (m *Machine) judgeClaims(now time.Time) {
 			m.traffic.claims[id] = c
 		}
 		on, yes := m.eng.OnNetwork(id)
-		if yes && c.Sample(now, marks, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Spec.Hosts)) {
+		own := traffic.Card{}
+		if slices.ContainsFunc(j.Spec.Hosts, func(host string) bool { return traffic.Own(host, name) }) {
+			own = card
+		}
+		if yes && c.Sample(now, marks, own, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Spec.Hosts)) {
 			m.event(engine.Event{Type: engine.Progress, Job: id, Traffic: &cluster.Traffic{Bytes: c.Believed()}})
 		}
 	}
+}
+
+// card is what this machine's card sent by RDMA, and the machine's name.
+func (x *treated) card(jobs map[cluster.JobID]*job) (c traffic.Card, name string) {
+	running := 0
+	for _, j := range jobs {
+		if j.run != nil {
+			running++
+		}
+	}
+	c = x.port.Card()
+	c.Alone = running == 1
+	name, _ = os.Hostname()
+	return c, name
 }
 
 // believed puts into what a job reports of its traffic what was counted of it, where that is believed.

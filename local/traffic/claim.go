@@ -28,12 +28,22 @@ type Claim struct {
 	rates   []float64
 	since   time.Time
 	sent    []uint64 // by task, at that time
+	card    Card     // at that time; Alone: up to now
+	mixed   bool     // in the last span something was sent by RDMA, perhaps by others
 }
 
-// Sample takes what the job's tasks sent up to now, while an iteration is believed to take so long; true: it is known
-// of enough spans for Judge.
-func (c *Claim) Sample(now time.Time, tasks []dscp.State, takes time.Duration) bool {
+// Card is what the machine's network card sent by RDMA. The kernel counts that for the card, not for jobs.
+type Card struct {
+	Sent   uint64 // bytes
+	Counts bool   // it has such a counter
+	Alone  bool   // no other job runs that may have sent it
+}
+
+// Sample takes what the job's tasks and the card sent up to now, while an iteration is believed to take so long; true:
+// it is known of enough spans for Judge.
+func (c *Claim) Sample(now time.Time, tasks []dscp.State, card Card, takes time.Duration) bool {
 	sent := make([]uint64, len(tasks))
+	c.card.Alone = c.card.Alone && card.Alone
 	continues := len(c.sent) == len(tasks)
 	for i, s := range tasks {
 		if !s.Counted || s.Err != nil {
@@ -50,17 +60,21 @@ func (c *Claim) Sample(now time.Time, tasks []dscp.State, takes time.Duration) b
 	case took < min(max(shortSpan, perSpan*takes), longSpan):
 		return false
 	default:
-		c.rates = append(c.rates, float64(c.busiest(tasks))/took.Seconds())
+		c.rates = append(c.rates, float64(c.busiest(tasks, card))/took.Seconds())
 		c.rates = c.rates[max(0, len(c.rates)-spans):]
+		c.mixed = card.Counts && card.Sent != c.card.Sent && !c.card.Alone
 	}
-	c.since, c.sent = now, sent
+	c.since, c.sent, c.card = now, sent, card
 	return len(c.rates) == spans
 }
 
 // busiest is what one host sent at least since the last sample. Tasks with the machine's own network are one host; a
-// task with one of its own may be a host by itself.
-func (c *Claim) busiest(tasks []dscp.State) uint64 {
+// task with one of its own may be a host by itself. The card's is that of one host, if it is the machine's own.
+func (c *Claim) busiest(tasks []dscp.State, card Card) uint64 {
 	alone, together := uint64(0), uint64(0)
+	if c.card.Counts && c.card.Alone && card.Counts && card.Sent >= c.card.Sent {
+		together = card.Sent - c.card.Sent
+	}
 	for i, s := range tasks {
 		if d := s.Sent - c.sent[i]; s.Spaces > 1 {
 			alone = max(alone, d)
@@ -93,9 +107,12 @@ func (c *Claim) Judge(believed cluster.Traffic, alone time.Duration, hosts int) 
 // Believed is what each rank is believed to transmit in an iteration, in bytes.
 func (c *Claim) Believed() int64 { return max(c.Bytes, c.Counted) }
 
-// Text says what was counted; "": nothing else than what the job says.
+// Text says what was counted, or why it was not; "": nothing else than what the job says.
 func (c *Claim) Text() string {
-	if c.Counted == 0 {
+	switch {
+	case c.Counted == 0 && c.mixed:
+		return "over RDMA it is not counted: the card counts for all jobs that run here"
+	case c.Counted == 0:
 		return ""
 	}
 	return fmt.Sprintf("it sends %.3g MB/s at least: %.2g times what it says (%.3g MB an iteration) allows",

@@ -16,6 +16,7 @@ type sends struct {
 	t    cluster.Traffic // as it is believed
 	now  time.Time
 	task []dscp.State
+	card Card
 }
 
 func (s *sends) alone() time.Duration {
@@ -28,7 +29,7 @@ func (s *sends) send(rate []float64, span time.Duration) {
 		for i := range rate {
 			s.task[i].Sent += uint64(rate[i])
 		}
-		if s.c.Sample(s.now, s.task, s.alone()) && s.c.Judge(s.t, s.alone(), 2) {
+		if s.c.Sample(s.now, s.task, s.card, s.alone()) && s.c.Judge(s.t, s.alone(), 2) {
 			s.t.Bytes = s.c.Believed()
 		}
 	}
@@ -78,6 +79,55 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// What a job sends by RDMA passes no counter of its own: the card's is the job's while no other job runs.
+func TestClaimsOverRDMA(t *testing.T) {
+	const full = 2e6 / .2 // bytes per second
+	job := func() *sends {
+		return &sends{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+			t:    cluster.Traffic{Pattern: cluster.Ring, Bytes: 200_000, Compute: 100 * time.Millisecond},
+			task: []dscp.State{{Counted: true, Spaces: 1}, {Counted: true, Spaces: 1}},
+			card: Card{Counts: true, Alone: true}}
+	}
+	send := func(s *sends, span time.Duration, aloneAt func(second int) bool) {
+		for i := range int(span / time.Second) {
+			s.card.Sent += full
+			s.card.Alone = aloneAt(i)
+			s.send([]float64{0, 0}, time.Second)
+		}
+	}
+	alone := job()
+	send(alone, 10*time.Minute, func(int) bool { return true })
+	if got := alone.t.Bytes; got < 1_900_000 || got > 2_010_000 {
+		t.Errorf("%d bytes are believed of a job that has the card alone: %s", got, alone.c.Text())
+	}
+	mixed := job()
+	send(mixed, 10*time.Minute, func(second int) bool { return second%8 > 0 }) // in no span from beginning to end
+	if text := mixed.c.Text(); mixed.t.Bytes != 200_000 || !strings.Contains(text, "RDMA") {
+		t.Errorf("%d bytes are believed of one that has not: %q", mixed.t.Bytes, text)
+	}
+}
+
+// What a card sends by RDMA is counted with what its interface sends: on Ethernet beside it, on InfiniBand it is part
+// of it. The folder is like the kernel's (sysfs-class-net, sysfs-class-infiniband), made by hand.
+func TestCard(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		name            string
+		out, back, sent uint64
+		counts          bool
+	}{{"roce0", 1000 + 4*500, 2000 + 4*700, 4 * 500, true}, {"ib1", 4 * 900, 4 * 800, 4 * 900, true},
+		{"eth0", 10, 20, 0, false}} {
+		p := Port{Interface: c.name, Class: "testdata/class"}
+		p.Sample(at)
+		if len(p.last) != 1 || p.last[0].out != c.out || p.last[0].back != c.back {
+			t.Errorf("%s: %+v", c.name, p.last)
+		}
+		if card := p.Card(); card.Sent != c.sent || card.Counts != c.counts {
+			t.Errorf("%s: %+v", c.name, card)
+		}
+	}
+}
+
 // An interface's counters become rates.
 func TestPort(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -92,7 +142,7 @@ func TestPort(t *testing.T) {
 	if _, _, ok := none.Rates(); ok {
 		t.Error("an interface that is not there has rates")
 	}
-	lo.last = []reading{{at, 1000, 0}, {at.Add(2 * time.Second), 3000, 500}}
+	lo.last = []reading{{at: at, out: 1000}, {at: at.Add(2 * time.Second), out: 3000, back: 500}}
 	if out, back, _ := lo.Rates(); out != 8000 || back != 2000 {
 		t.Errorf("%v and %v bit/s", out, back)
 	}
