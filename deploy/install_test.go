@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -26,6 +25,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 const namespace, account = "muster-system", "system:serviceaccount:muster-system:muster"
@@ -244,32 +244,12 @@ func (k *cluster) looked() {
 	})
 }
 
-// output is what a program says.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-// String implements fmt.Stringer.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // launch runs the program until the end of the test, and checks that it ended without an error and that no
 // request was forbidden. It returns what the program says.
-func (k *cluster) launch(args ...string) *output {
+func (k *cluster) launch(args ...string) *shared.Text {
 	k.Helper()
 	c := exec.Command(programs.Path(k, "muster-kube"), args...)
-	log := &output{}
+	log := &shared.Text{}
 	c.Stdout, c.Stderr = log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {

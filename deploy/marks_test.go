@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/kubetest"
 )
 
@@ -120,7 +121,7 @@ func (k *cluster) notes(pod string) map[string]string {
 
 // agent installs the chart's agent in a namespace that admits it, and runs the program with the arguments and the
 // account that its pods would have, on a node.
-func (k *cluster) agent(node, root string) *output {
+func (k *cluster) agent(node, root string) *shared.Text {
 	k.Helper()
 	const in = "muster-agent"
 	k.must(`{apiVersion: v1, kind: Namespace, metadata: {name: `+in+`, labels: {pod-security.kubernetes.io/enforce: privileged}}}`,

@@ -84,17 +84,26 @@ func (b *bulk) announce(n need, now time.Time) {
 	if n.by.IsZero() {
 		return
 	}
-	n.open, n.till = 1, now.Add(needFor)
-	b.needs = slices.DeleteFunc(b.needs, func(o need) bool {
-		if same := o.by.Equal(n.by); same {
-			n.open += o.open
-			return true
+	o := b.file(n.by)
+	if o == nil {
+		b.needs = slices.DeleteFunc(b.needs, func(o need) bool { return !b.counts(&o, now) })
+		if len(b.needs) >= mostNeeds {
+			return
 		}
-		return !b.counts(&o, now)
-	})
-	if len(b.needs) < mostNeeds {
 		b.needs = append(b.needs, n)
+		o = &b.needs[len(b.needs)-1]
 	}
+	o.left, o.till = n.left, now.Add(needFor)
+	o.open++
+}
+
+// file is what is known of the file that is to be answered by a time; nil: nothing.
+func (b *bulk) file(by time.Time) *need {
+	i := slices.IndexFunc(b.needs, func(o need) bool { return o.by.Equal(by) })
+	if i < 0 {
+		return nil
+	}
+	return &b.needs[i]
 }
 
 // counts reports whether a file is still to be answered.
@@ -104,11 +113,10 @@ func (b *bulk) counts(n *need, now time.Time) bool {
 
 // ends notes that a request of a file has its answer, or is put off.
 func (b *bulk) ends(n need, answered bool, now time.Time) {
-	i := slices.IndexFunc(b.needs, func(o need) bool { return o.by.Equal(n.by) })
-	if i < 0 {
+	o := b.file(n.by)
+	if o == nil {
 		return
 	}
-	o := &b.needs[i]
 	if o.open--; answered {
 		if o.left = max(0, o.left-1); o.open <= 0 { // or the next one would be here
 			o.till = now.Add(answeredFor)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/fakekube"
 	"github.com/muster-gpu/muster/kube/notices"
 )
 

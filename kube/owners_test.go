@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 )
@@ -574,7 +574,7 @@ func testForbidden(b *bench) {
 		_, err := b.dynamic(nobodyAtAll).Resource(queues.Resource).List(b.ctx, metav1.ListOptions{})
 		return err == nil || apierrors.IsNotFound(err)
 	})
-	var log lines
+	var log shared.Text
 	d, stop := b.schedule(func(o *Options) {
 		o.Dynamic = b.dynamic(nobodyAtAll)
 		o.Rescan, o.Log = 50*time.Millisecond, slog.New(slog.NewTextHandler(&log, nil))
@@ -589,7 +589,7 @@ func testForbidden(b *bench) {
 	b.create(pods[4])
 	b.wait("all workers start", func() bool { return b.bound(pods) == 5 })
 	said := "may not read jobsets.jobset.x-k8s.io"
-	if n := log.count(said); n != 1 {
+	if n := strings.Count(log.String(), said); n != 1 {
 		b.Errorf("the log says %d times that Muster %s", n, said)
 	}
 	role.Rules = append(role.Rules,
@@ -631,24 +631,6 @@ func testServed(b *bench) {
 		b.Fatal(err)
 	}
 	b.wait("it knows that there are none any more", func() bool { return !read() })
-}
-
-// lines is a log that is looked at.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), s)
 }
 
 // Pods of a Job that is no gang, and replicas of a Deployment, as a service's,

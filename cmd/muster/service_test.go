@@ -707,9 +707,11 @@ func TestServiceBatch(t *testing.T) {
 		"--submit"),
 		"job 1 answers 2000 requests")
 	s.eventually("a replica answers", func() bool { return s.show("vision").Answers == 1 })
-	for strings.Count(s.read("out.jsonl"), "\n") < all/20 {
+	some := func() bool { return strings.Count(s.read("out.jsonl"), "\n") > all/20 }
+	for begun := time.Now(); !some() && time.Since(begun) < patience; {
 		time.Sleep(time.Millisecond) // all of them take a second or two
 	}
+	s.eventually("some are answered", some)
 	s.must("requeue", "1")
 	if out, code := s.try("wait", "1"); code != 0 {
 		t.Fatalf("exit code %d: %s\n%s", code, out, s.must("logs", "1"))

@@ -16,7 +16,7 @@ func (s *ClassSet) Add(c int32) { s[c>>6] |= 1 << (c & 63) }
 // Has reports whether a class is in the set.
 func (s *ClassSet) Has(c int32) bool { return s[c>>6]>>(c&63)&1 == 1 }
 
-// Minus returns the members of s that are not in t; meets whether they share any.
+// Minus returns the members of s that are not in t.
 func (s *ClassSet) Minus(t *ClassSet) (r ClassSet) {
 	for i := range s {
 		r[i] = s[i] &^ t[i]

@@ -32,30 +32,14 @@ type Browser struct {
 	asks []string
 }
 
-// shared is the browser of all tests of this program.
-var shared struct {
-	sync.Mutex
-	ctx  context.Context // nil: none runs
-	stop []func()
-}
+// end ends the browser, if it was started.
+var end = func() {}
 
 // Close ends the browser, if there is one. TestMain calls it after the tests.
-func Close() {
-	shared.Lock()
-	defer shared.Unlock()
-	for i := range shared.stop {
-		shared.stop[len(shared.stop)-1-i]()
-	}
-	shared.ctx, shared.stop = nil, nil
-}
+func Close() { end() }
 
-// running starts the browser unless it runs.
-func running() (context.Context, error) {
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.ctx != nil {
-		return shared.ctx, nil
-	}
+// running is the browser, which starts when it is asked for first.
+var running = sync.OnceValues(func() (context.Context, error) {
 	dir, err := os.MkdirTemp("", "muster-browser")
 	if err != nil {
 		return nil, err
@@ -64,15 +48,15 @@ func running() (context.Context, error) {
 		chromedp.UserDataDir(dir), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900))
-	allocator, end := chromedp.NewExecAllocator(context.Background(), opts...)
+	allocator, release := chromedp.NewExecAllocator(context.Background(), opts...)
 	ctx, stop := chromedp.NewContext(allocator)
-	shared.stop = []func(){func() { _ = os.RemoveAll(dir) }, end, stop}
-	if err := chromedp.Do(ctx); err != nil { // it lives as long as the context of the first call
-		return nil, err
+	end = func() {
+		stop()
+		release()
+		_ = os.RemoveAll(dir)
 	}
-	shared.ctx = ctx
-	return ctx, nil
-}
+	return ctx, chromedp.Do(ctx) // it lives as long as the context of the first call
+})
 
 // Open opens a page that ends with the test.
 func Open(t *testing.T) *Browser {

@@ -4,7 +4,7 @@
 package fakekube
 
 import (
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
@@ -47,7 +47,7 @@ func New(objects ...runtime.Object) *Clientset {
 	c := &Clientset{}
 	c.AddReactor("*", "*", testing.ObjectReaction(tracker))
 	c.AddWatchReactor("*", func(action testing.Action) (bool, watch.Interface, error) {
-		var opts v1.ListOptions
+		var opts metav1.ListOptions
 		if a, ok := action.(testing.WatchActionImpl); ok {
 			opts = a.ListOptions
 		}

@@ -44,7 +44,7 @@ type Options struct {
 	Node    string // whose pods it marks
 	Cgroups string // where the hierarchy of version 2 is, with the groups of pods
 	// Authority is the APIService with the certificate of the scheduler's authority, by which seals of annotations are
-	// checked, read with Dynamic; empty: whoever may annotate a pod is believed.
+	// checked, read with Dynamic; empty: annotations are believed without a seal.
 	Authority string
 	Dynamic   dynamic.Interface
 	Log       *slog.Logger
@@ -215,7 +215,7 @@ func (a *agent) read(obj any) {
 			defer a.mu.Unlock()
 			if a.authority == nil || !now.Equal(a.authority) {
 				a.authority = now
-				for _, m := range a.pods { // what another authority vouched for is nobody's word now
+				for _, m := range a.pods { // seals of the former authority hold no more
 					*m = marked{obj: m.obj}
 				}
 				a.wake()
@@ -229,8 +229,8 @@ func (a *agent) read(obj any) {
 // longestText is how much of what a pod says is in the log.
 const longestText = 16
 
-// judge finds out whether what a pod says now is to be believed. If it is not, what was believed last stays: the
-// scheduler has said nothing else since, and whoever may annotate the pod has no say in it.
+// judge finds out whether what a pod's annotation says now is to be believed. If it is not, what was believed last
+// stays, because the scheduler has said nothing else since.
 func (a *agent) judge(m *marked) {
 	if m.judged || a.Authority != "" && a.authority == nil {
 		return

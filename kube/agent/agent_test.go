@@ -41,7 +41,7 @@ func apiService(a *front.Authority) *unstructured.Unstructured {
 		"spec":     map[string]any{"caBundle": base64.StdEncoding.EncodeToString(a.Bundle())}}}
 }
 
-// A pod is marked as the scheduler wrote last, and not as whoever may annotate it says.
+// A pod is marked as the scheduler wrote last; annotations that others write change nothing.
 func TestForgedDSCP(t *testing.T) {
 	own, other := authority(t), authority(t)
 	root := t.TempDir()

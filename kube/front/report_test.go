@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/internal/fakekube"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/fakekube"
 )
 
 // token is one that says of itself that it is for reports of a pod.

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/muster-gpu/muster/internal/fakekube"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/muster-gpu/muster/internal/fakekube"
 )
 
 // A driver that cannot make a volume after all takes back the annotation that asked for

@@ -55,9 +55,10 @@ func (m *Meter) join(prompts, then *phased, t *tally.Tally, all *sums, goal *ser
 	all.answered += then.answered
 	all.failed += max(prompts.failed, then.failed)
 	all.outputs += then.outputs
-	all.prompts += then.prompts
 	if prompts.answered > 0 { // as many as were answered: one that was computed may be answered in the next period
-		all.prompts += then.answered*prompts.prompts/prompts.answered - then.prompts
+		all.prompts += then.answered * prompts.prompts / prompts.answered
+	} else {
+		all.prompts += then.prompts
 	}
 	first, before, after := prompts, mean(prompts.took, prompts.answered), mean(then.first, then.firsts)
 	if prompts.firsts == 0 || then.together {
