@@ -3,8 +3,6 @@
 package local
 
 import (
-	"os"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/show"
@@ -24,10 +22,8 @@ func (m *Machine) Links() []show.Link {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := driver.Links(m.eng)
-	if name, err := os.Hostname(); err == nil {
-		m.traffic.mu.Lock()
-		defer m.traffic.mu.Unlock()
-		m.traffic.port.Count(list, name)
-	}
+	m.traffic.mu.Lock()
+	defer m.traffic.mu.Unlock()
+	m.traffic.port.Count(list, m.traffic.host)
 	return list
 }

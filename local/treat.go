@@ -30,10 +30,12 @@ type treated struct {
 	marks  map[string]dscp.State // by group of a task
 	claims map[cluster.JobID]*traffic.Claim
 	port   traffic.Port
+	host   string // name of this machine; "": unknown
 }
 
 func (x *treated) init(q *config.QoS) {
 	x.again, x.claims, x.port.Interface = make(chan struct{}, 1), map[cluster.JobID]*traffic.Claim{}, q.Interface
+	x.host, _ = os.Hostname() // without it no link is this machine's
 }
 
 func (x *treated) changed() {
@@ -100,7 +102,7 @@ func (m *Machine) judgeClaims(now time.Time) {
 			delete(m.traffic.claims, id)
 		}
 	}
-	card, name := m.traffic.card(m.jobs)
+	card := m.traffic.card(m.jobs)
 	for id, j := range m.jobs {
 		marks := m.traffic.of(j.run)
 		if len(marks) == 0 {
@@ -113,7 +115,7 @@ func (m *Machine) judgeClaims(now time.Time) {
 		}
 		on, yes := m.eng.OnNetwork(id)
 		own := traffic.Card{}
-		if slices.ContainsFunc(j.Spec.Hosts, func(host string) bool { return traffic.Own(host, name) }) {
+		if slices.ContainsFunc(j.Spec.Hosts, func(host string) bool { return traffic.Own(host, m.traffic.host) }) {
 			own = card
 		}
 		if yes && c.Sample(now, marks, own, on.Takes) && c.Judge(on.Traffic, on.Alone, len(j.Spec.Hosts)) {
@@ -122,18 +124,17 @@ func (m *Machine) judgeClaims(now time.Time) {
 	}
 }
 
-// card is what this machine's card sent by RDMA, and the machine's name.
-func (x *treated) card(jobs map[cluster.JobID]*job) (c traffic.Card, name string) {
+// card is what this machine's card sent by RDMA.
+func (x *treated) card(jobs map[cluster.JobID]*job) traffic.Card {
 	running := 0
 	for _, j := range jobs {
 		if j.run != nil {
 			running++
 		}
 	}
-	c = x.port.Card()
+	c := x.port.Card()
 	c.Alone = running == 1
-	name, _ = os.Hostname()
-	return c, name
+	return c
 }
 
 // believed puts into what a job reports of its traffic what was counted of it, where that is believed.

@@ -3,6 +3,7 @@ package services
 import (
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/llm"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 // A service whose variants have phases needs a replica of each to answer. Which replicas a request goes to, the router
@@ -47,21 +48,17 @@ func (s *running) ofPhase(p llm.Phase) int {
 	return -1
 }
 
-// bothPhases gives each phase a replica of the two or more that are kept, from the variant that has most.
+// bothPhases gives each phase a replica of the two or more that are kept, where it has an object.
 func (s *running) bothPhases(list []int) []int {
-	var n [len(llm.PhaseNames)]int
-	most := 0
-	for i, k := range list {
-		n[phase(&s.spec.Variants[i])] += k
-		if k > list[most] {
-			most = i
+	var want []scale.Want
+	for i, o := range s.parts {
+		if o != nil {
+			want = append(want, scale.Want{Kind: scale.Kind{Variant: i}, Replicas: list[i]})
 		}
 	}
-	for p := llm.Prefill; s.spec.Phased() && p <= llm.Decode; p++ {
-		if i := s.ofPhase(p); n[p] == 0 && i >= 0 && list[most] > 1 {
-			list[i]++
-			list[most]--
-		}
+	scale.BothPhases(&s.spec, want)
+	for _, w := range want {
+		list[w.Variant] = w.Replicas
 	}
 	return list
 }

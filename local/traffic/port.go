@@ -96,10 +96,10 @@ func (p *Port) Card() (c Card) {
 	return c
 }
 
-// Own reports whether a host of the network is the machine of this name.
+// Own reports whether a host of the network is the machine of this name; without a name none is.
 func Own(host, name string) bool {
 	short, _, _ := strings.Cut(name, ".")
-	return host == name || host == short
+	return name != "" && (host == name || host == short)
 }
 
 // Count adds to links what was counted, if they are those of this machine, whose name is that of a host.

@@ -78,7 +78,6 @@ type user struct {
 type link struct {
 	users  []user
 	cap    int64
-	asked  int64 // what its jobs could take at most
 	load   int64 // what they take
 	tight  bool  // it may decide the rate of a job
 	free   int64
@@ -109,8 +108,9 @@ func newWorld(links network.Links, jobs []Job) *world {
 	w := &world{jobs: make([]run, len(jobs)), uneven: network.UnevenOf(links)}
 	var ids []network.LinkID
 	var order []int32 // jobs by class
-	for i := range jobs {
-		for _, b := range jobs[i].On {
+	on := scarce(links, jobs)
+	for i := range on {
+		for _, b := range on[i] {
 			ids = append(ids, b.Link)
 		}
 	}
@@ -124,14 +124,13 @@ func newWorld(links network.Links, jobs []Job) *world {
 		j.Job = &jobs[i]
 		j.ratio = unit
 		j.size, j.best = j.alone(links)
-		for _, b := range j.On {
+		for _, b := range on[i] {
 			at, _ := slices.BinarySearch(ids, b.Link)
 			j.on = append(j.on, use{int32(at), weight(b.Bytes, j.size)})
 		}
 		order = append(order, int32(i))
 		j.begin(j.First, 0)
 	}
-	w.scarce()
 	w.narrow()
 	slices.SortStableFunc(order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
 	for k, i := range order {
@@ -165,19 +164,6 @@ func (j *Job) alone(links network.Links) (size, rate int64) {
 // weight is a part of a size, in units.
 func weight(bytes, size int64) int64 {
 	return max(1, int64(math.Ceil(float64(bytes)/float64(size)*unit)))
-}
-
-// scarce leaves out links that carry all of their jobs at once: no job is slowed there.
-func (w *world) scarce() {
-	for i := range w.jobs {
-		for _, u := range w.jobs[i].on {
-			w.at[u.link].asked += most(w.jobs[i].best, u.weight)
-		}
-	}
-	for i := range w.jobs {
-		j := &w.jobs[i]
-		j.on = slices.DeleteFunc(j.on, func(u use) bool { return w.at[u.link].asked <= w.at[u.link].cap })
-	}
 }
 
 // most is what a rate takes of a link, rounded up.

@@ -56,7 +56,7 @@ func apart(links network.Links, jobs []Job,
 	return means
 }
 
-// scarce is what jobs put on links that cannot carry all of their jobs at once.
+// scarce is what jobs put on links that cannot carry all of their jobs at once: on others no job is slowed.
 func scarce(links network.Links, jobs []Job) [][]network.Bytes {
 	last := network.LinkID(-1)
 	for i := range jobs {

@@ -473,7 +473,8 @@ func (c *Controller) decide(s *running, now time.Time) {
 	served := c.served(s.Name)
 	if served == nil { // nothing is known of its requests: what there is stays
 		if count < b.Min || count > b.Max {
-			s.want = s.bothPhases(only(s.want, min(max(count, b.Min), b.Max)))
+			s.want = only(s.want, min(max(count, b.Min), b.Max))
+			scale.BothPhases(&s.Service.Service, s.want)
 		}
 		return
 	}

@@ -1,14 +1,15 @@
-package control
+package scale
 
 import (
+	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/llm"
-	"github.com/muster-gpu/muster/serving/scale"
 )
 
-// bothPhases gives a service whose variants have phases a replica of each, of the two or more that are wanted.
-func (s *running) bothPhases(want []scale.Want) []scale.Want {
+// BothPhases gives each phase that has a variant in want a replica of the two or more that are wanted, from the variant
+// that has most; want of a service without phases stays as it is. It changes want.
+func BothPhases(s *service.Service, want []Want) {
 	if !s.Phased() {
-		return want
+		return
 	}
 	most, there := 0, map[llm.Phase]int{}
 	for i, w := range want {
@@ -24,5 +25,4 @@ func (s *running) bothPhases(want []scale.Want) []scale.Want {
 			there[phase]++
 		}
 	}
-	return want
 }
