@@ -16,18 +16,47 @@ const (
 	mostProcesses = 64
 )
 
-// Sliced is the speed of each of several processes that take turns on one GPU, in ppm of that
-// alone: duty is the part of the time, in ppm, for which all of them together would keep it busy,
-// and cost that of switching for each process after the first. While there is time for all, only
-// switching slows them down; otherwise they divide what it leaves.
+// Turns are processes of a job that take turns with others on one GPU.
+type Turns struct {
+	Duty      int64 // part of the time (ppm) for which each of them would keep the GPU busy
+	Processes int
+}
+
+// Sliced is the speed of a process with this duty that takes turns with others on one GPU, in ppm of that
+// alone; all are the processes there, its own included, and cost is the part of the time (ppm) that switching
+// takes for each process after the first. While there is time for all, only switching slows them down;
+// otherwise each may have as much of what it leaves as any other, and those that want less leave the rest to
+// the others.
 //
-// Source: NVIDIA's MPS documentation; a switch cost of 0.01 to 0.05 is usual.
-func Sliced(cost int64, processes int, duty int64) int64 {
-	lost := min(cost*int64(max(0, processes-1)), Million-1)
-	if duty <= Million {
-		return Million * Million / (Million + lost)
+// Source: NVIDIA's MPS documentation (every process gets as much time); docs/results/gpu.md compares it with an H100.
+func Sliced(cost, duty int64, all []Turns) int64 {
+	wanted, left := int64(0), int64(0)
+	for _, t := range all {
+		wanted, left = wanted+t.Duty*int64(t.Processes), left+int64(t.Processes)
 	}
-	return (Million - lost) * Million / duty
+	lost := min(cost*max(0, left-1), Million-1)
+	most := Million * Million / (Million + lost)
+	if wanted <= Million {
+		return most
+	}
+	rest := Million - lost
+	for below := int64(0); ; { // from those that want least on, all that want no more than their part
+		next, n := duty, int64(0)
+		for _, t := range all {
+			switch {
+			case t.Duty <= below || t.Duty > next:
+			case t.Duty < next:
+				next, n = t.Duty, int64(t.Processes)
+			default:
+				n += int64(t.Processes)
+			}
+		}
+		if next == duty || next*left > rest {
+			break
+		}
+		rest, left, below = rest-next*n, left-n, next
+	}
+	return min(most, rest*Million/(left*duty))
 }
 
 // sliced is the speed, in ppm of that alone, of a job whose processes take turns with others';
@@ -36,31 +65,31 @@ func (t *Table) sliced(model string, p *Placement) (ppm int64, ok bool) {
 	if t.Slicing == nil || p.MPS {
 		return 0, false
 	}
-	duty, n, ok := t.busy(model)
+	own, ok := t.turns(model)
 	if !ok {
 		return 0, false
 	}
-	alone := Sliced(t.Slicing.Switch, n, duty)
+	all := []Turns{own}
+	alone := Sliced(t.Slicing.Switch, own.Duty, all)
 	for _, other := range p.Partners {
-		d, k, ok := t.busy(other)
+		o, ok := t.turns(other)
 		if !ok {
 			return 0, false
 		}
-		duty, n = duty+d, n+k
+		all = append(all, o)
 	}
-	return Sliced(t.Slicing.Switch, n, duty) * Million / alone, true
+	return Sliced(t.Slicing.Switch, own.Duty, all) * Million / alone, true
 }
 
-// busy is the part of the time, in ppm, for which a job's processes would keep a GPU busy, and
-// their number; false: that is not stated.
-func (t *Table) busy(model string) (duty int64, processes int, ok bool) {
+// turns are the processes of a job on a GPU; false: that is not stated.
+func (t *Table) turns(model string) (turns Turns, ok bool) {
 	for _, m := range []string{model, "*"} {
-		if duty, ok = t.Slicing.Duty[m]; ok {
-			processes = max(1, t.Slicing.Processes[m])
-			return duty * int64(processes), processes, true
+		if turns.Duty, ok = t.Slicing.Duty[m]; ok {
+			turns.Processes = max(1, t.Slicing.Processes[m])
+			return turns, true
 		}
 	}
-	return 0, 0, false
+	return Turns{}, false
 }
 
 // TakesTurns implements speed.Turns.
