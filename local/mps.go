@@ -103,7 +103,7 @@ func (r *runner) failedAt() time.Time {
 	return at
 }
 
-// faultOfOthers says, of a run that failed, that the server of its GPU ended about then,
+// faultOfOthers says, of a run that failed, that the server of its GPU failed about then,
 // while others were on it, too. "": it failed by itself. It is called without the state's lock.
 func (r *runner) faultOfOthers() string {
 	failed := r.failedAt()
@@ -122,7 +122,7 @@ func (r *runner) faultOfOthers() string {
 		case len(others) > 1:
 			was = "jobs %s were"
 		}
-		return fmt.Sprintf("the MPS server of GPU %d ended; "+was+" on it, too", device.Index, share.Numbers(others))
+		return fmt.Sprintf("the MPS server of GPU %d failed; "+was+" on it, too", device.Index, share.Numbers(others))
 	}
 	return ""
 }

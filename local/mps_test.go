@@ -110,7 +110,7 @@ func TestFaultOfOthers(t *testing.T) {
 	_ = server.Wait()
 	write("1\n")
 	r.Tasks = []*run.Task{{State: &shim.State{Started: time.Now(), Ended: time.Now(), Exit: 3}}}
-	if got := r.faultOfOthers(); got != "the MPS server of GPU 1 ended; jobs 8, 9 were on it, too" {
+	if got := r.faultOfOthers(); got != "the MPS server of GPU 1 failed; jobs 8, 9 were on it, too" {
 		t.Errorf("when it has ended: %q", got)
 	}
 }

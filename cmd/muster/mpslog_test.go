@@ -29,7 +29,7 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"1", "2"} {
-		d.untilSays("the MPS server of GPU 0 ended; job", "history", id)
+		d.untilSays("the MPS server of GPU 0 failed; job", "history", id)
 		d.untilSays(`"state": "running"`, "show", id)
 	}
 	d.want(d.must("show", "3"), `"state": "running"`, `"restarts": 0`)

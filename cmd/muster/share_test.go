@@ -102,7 +102,7 @@ func TestMPS(t *testing.T) {
 	_ = syscall.Kill(server, syscall.SIGKILL)
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
-		d.untilSays("the MPS server of GPU 0 ended; jobs "+map[string]string{"1": "2", "2": "1"}[id]+
+		d.untilSays("the MPS server of GPU 0 failed; jobs "+map[string]string{"1": "2", "2": "1"}[id]+
 			", 4 were on it, too", "history", id)
 	}
 	time.Sleep(12 * time.Second) // longer than a fault is the reason of failures
@@ -145,7 +145,7 @@ func TestMPSFaultWhileDown(t *testing.T) {
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
 		d.want(d.must("history", id),
-			"the MPS server of GPU 0 ended; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too")
+			"the MPS server of GPU 0 failed; job "+map[string]string{"1": "2", "2": "1"}[id]+" was on it, too")
 	}
 	d.untilSays(`"state": "failed"`, "show", "4")
 	d.want(d.must("show", "4"), `"exit_code": 3`, `"restarts": 0`)

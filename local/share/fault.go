@@ -19,10 +19,10 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// A server that ends takes its clients with it, whichever of them was the cause. The control
-// daemon is asked for its servers every now and then, so it is known between which two
-// moments one ended: seconds apart while the service runs, and as long as it was down where
-// that happened meanwhile. What is known is kept beside the control daemon's own files.
+// A server that ends takes its clients with it, whichever of them was the cause; so does a fault that
+// it survives (clients.go). The control daemon is asked for its servers every now and then, so it is
+// known between which two moments that happened: seconds apart while the service runs, and as long as
+// it was down where it happened meanwhile. What is known is kept beside the control daemon's own files.
 
 // server is a server of a control daemon: it takes clients of one user, whose it is.
 type server struct {
@@ -45,6 +45,10 @@ type known struct {
 	Fault   *fault    `json:"fault,omitempty"`  // where an earlier version kept the last one: read only
 	Log     *int64    `json:"log,omitempty"`    // so much of the control daemon's log was read; nil: it is not known
 	Head    []byte    `json:"head,omitempty"`   // that log begins so
+	// the same of the servers' log, and the clients that it says left with an error a moment ago
+	ServerLog  *int64  `json:"server_log,omitempty"`
+	ServerHead []byte  `json:"server_head,omitempty"`
+	Reset      []reset `json:"reset,omitempty"`
 }
 
 const (
@@ -53,6 +57,14 @@ const (
 	// writesWithin is within which a control daemon has written how a server exited.
 	writesWithin = time.Second
 )
+
+// clientsRead is the same of the servers' log.
+func (k *known) clientsRead() int64 {
+	if k.ServerLog == nil {
+		return -1
+	}
+	return *k.ServerLog
+}
 
 // held is a server whose process has gone, and which is a fault unless the control daemon will have written
 // that it exited with status 0.
@@ -69,7 +81,7 @@ func (k *known) read() int64 {
 	return *k.Log
 }
 
-// fault is the end of a server whose clients were there.
+// fault is the end of a server whose clients were there, or an error that ended all of them.
 type fault struct {
 	From time.Time       `json:"from"` // between which it ended
 	To   time.Time       `json:"to"`
@@ -174,7 +186,8 @@ func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 	if err != nil {
 		s.opt.Log.Warn("what a control daemon of MPS writes cannot be read", "uuid", d.uuid, "error", err)
 	}
-	d.known = known{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head}
+	d.known = known{At: asked, Faults: was.Faults, Log: d.known.Log, Head: d.known.Head, ServerLog: was.ServerLog,
+		ServerHead: was.ServerHead, Reset: was.Reset}
 	s.classify(d, was.Held, &log)
 	left := s.exited(d, was, listed, &log)
 	for _, v := range listed {
@@ -191,8 +204,10 @@ func (s *MPS) seen(d *control, asked time.Time, listed []server) {
 			s.ended(d, old, was.At, log.read)
 		}
 	}
+	s.clients(d, &was)
 	if len(was.Servers)+len(was.Held)+len(d.known.Servers)+len(d.known.Held)+len(log.begun) == 0 &&
-		d.known.read() == was.read() && bytes.Equal(d.known.Head, was.Head) {
+		d.known.read() == was.read() && bytes.Equal(d.known.Head, was.Head) &&
+		d.known.clientsRead() == was.clientsRead() {
 		return
 	}
 	if err := d.save(); err != nil {
@@ -251,9 +266,7 @@ func (s *MPS) exited(d *control, was known, listed []server, log *written) (left
 // ended notes that a server has ended since a time, and whose clients it may have had. If how it exited may yet
 // be written, that is awaited.
 func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
-	hit := slices.DeleteFunc(s.opt.Host.Sharers(d.uuid), func(id cluster.JobID) bool {
-		return old.UID > 0 && s.opt.Host.UserOf(id) != old.UID
-	})
+	hit := s.clientsOf(d, old)
 	if len(hit) == 0 {
 		return
 	}
@@ -268,6 +281,13 @@ func (s *MPS) ended(d *control, old server, from time.Time, await bool) {
 	s.fault(d, f)
 }
 
+// clientsOf are the jobs that may be clients of a server.
+func (s *MPS) clientsOf(d *control, v server) []cluster.JobID {
+	return slices.DeleteFunc(s.opt.Host.Sharers(d.uuid), func(id cluster.JobID) bool {
+		return v.UID > 0 && s.opt.Host.UserOf(id) != v.UID
+	})
+}
+
 // fault remembers one; two of the same check that hit the same jobs are one.
 func (s *MPS) fault(d *control, f fault) {
 	if slices.ContainsFunc(d.known.Faults, func(o fault) bool {
@@ -277,17 +297,18 @@ func (s *MPS) fault(d *control, f fault) {
 	}
 	d.known.Faults = append(slices.Clone(d.known.Faults), f)
 	d.known.Faults = d.known.Faults[max(0, len(d.known.Faults)-mostFaults):]
-	s.opt.Log.Warn("MPS: a server has ended, and its clients with it", "uuid", d.uuid, "jobs", Numbers(f.Hit), "after",
+	s.opt.Log.Warn("MPS: a server has failed, and its clients with it", "uuid", d.uuid, "jobs", Numbers(f.Hit), "after",
 		f.From.Format(time.TimeOnly))
 }
 
 // faults are those of a GPU until now. Where a server has just gone and the control daemon has not written how
-// it exited, that is awaited.
+// it exited, that is awaited; so are other clients that leave, where one has just left with an error.
 func (s *MPS) faults(d *control) []fault {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_ = s.checkServers(d)
-	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < writesWithin; waited += pause {
+	for waited := time.Duration(0); len(d.known.Held) > 0 && waited < writesWithin || s.awaited(d); {
+		waited += pause
 		d.mu.Unlock()
 		time.Sleep(pause)
 		d.mu.Lock()
@@ -296,8 +317,8 @@ func (s *MPS) faults(d *control) []fault {
 	return d.known.Faults
 }
 
-// Fault names the jobs that were on a GPU, too, when its server ended about the time at which a job failed: whose fault
-// that was the driver does not say. None: the job failed by itself.
+// Fault names the jobs that were on a GPU, too, when its server failed about the time at which a job failed: whose
+// fault that was the driver does not say. None: the job failed by itself.
 func (s *MPS) Fault(uuid string, id cluster.JobID, failed time.Time) []cluster.JobID {
 	for _, f := range slices.Backward(s.faults(s.of(uuid))) {
 		others := slices.DeleteFunc(slices.Clone(f.Hit), func(other cluster.JobID) bool { return other == id })

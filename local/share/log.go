@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/muster-gpu/muster/local/shim"
 )
 
@@ -46,36 +48,45 @@ const headSize = 128
 // logged reads what a control daemon wrote since it was read last (known.Log); if that is not known,
 // nothing: what was before is not news.
 func (d *control) logged() (l written, err error) {
+	l.read, err = d.news("control.log", &d.known.Log, &d.known.Head, l.from)
+	return l, err
+}
+
+// news has lines read what was written to one of MPS' logs since it was read last, up to at, when its beginning was
+// head; both are brought up to date. lines returns where the first line begins that is not whole. read reports that
+// nothing was missed: at nil means that it is not known what was read, so what is there is not news.
+func (d *control) news(name string, at **int64, head *[]byte, lines func(text io.Reader, at int64) int64) (read bool,
+	err error) {
 	folder := filepath.Join(d.dir, "log")
-	f, err := os.Open(filepath.Join(folder, "control.log"))
+	f, err := os.OpenFile(filepath.Join(folder, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(folder); err == nil && d.known.Log == nil {
-			d.known.Log = new(int64) // all that it will write is news
+		if _, err := os.Stat(folder); err == nil && *at == nil {
+			*at = new(int64) // all that will be written is news
 		}
-		return l, nil
+		return false, nil
 	}
 	if err != nil {
-		return l, err
+		return false, err
 	}
 	defer func() { _ = f.Close() }()
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return l, err
+		return false, err
 	}
-	head := make([]byte, min(end, headSize))
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return l, err
+	begins := make([]byte, min(end, headSize))
+	if _, err := f.ReadAt(begins, 0); err != nil {
+		return false, err
 	}
-	at := end
-	if d.known.Log != nil {
-		at, l.read = *d.known.Log, true
-		if end < at || !bytes.HasPrefix(head, d.known.Head) { // it is another one
-			at = 0
+	next := end
+	if *at != nil {
+		next, read = **at, true
+		if end < next || !bytes.HasPrefix(begins, *head) { // it is another one
+			next = 0
 		}
-		at = l.from(io.NewSectionReader(f, at, end-at), at)
+		next = lines(io.NewSectionReader(f, next, end-next), next)
 	}
-	d.known.Log, d.known.Head = &at, head
-	return l, nil
+	*at, *head = &next, begins
+	return read, nil
 }
 
 // from notes what whole lines say, and returns where the next one begins. The rest of a line that is being
