@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway bench-serving bench-network soak results pictures
+.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway bench-serving bench-network bench-gpu soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -64,6 +64,9 @@ bench-serving: ## what batches gain: a model on the CPU, one request at a time a
 
 bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; twenty minutes)
 	$(GO) test -run xxx -bench Network -benchtime 1x -timeout 60m ./cmd/muster
+
+bench-gpu: build ## what jobs that share a real GPU lose to each other, by turns and under MPS (needs one that nobody uses, and PyTorch)
+	scripts/bench-gpu.py
 
 bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wrk; what it adds to latencies; ten thousand streams
 	$(GO) test -run xxx -bench . -benchtime 5x -timeout 30m ./cmd/muster-gateway

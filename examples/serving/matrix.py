@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""A model server for services of Muster: matrices on the CPU, by the Open Inference Protocol (version 2).
+"""A model server for services of Muster: matrices on the CPU or a GPU, by the Open Inference Protocol (version 2).
 
     matrix.py --port 9000 --name vision --width 2048 --layers 4
 
-The weights are random, which latency does not depend on. As on a GPU, a batch takes little longer than one request,
-since the time goes into reading the weights. It needs PyTorch (Debian: python3-torch and libopenblas0-pthread); with
---numpy, NumPy does the same, which takes a tenth of the time to load.
+The weights are random, which latency does not depend on. A batch takes little longer than one request, since the time
+goes into reading the weights. It needs PyTorch (Debian: python3-torch and libopenblas0-pthread), for --device cuda one
+with CUDA; with --numpy, NumPy does the same on the CPU, which takes a tenth of the time to load.
 """
 import argparse
 import json
@@ -23,20 +23,21 @@ FEATURES = 8  # values of a request
 class Model:
     """Layers of width x width with ReLU; one batch at a time."""
 
-    def __init__(self, width, layers):
+    def __init__(self, width, layers, device):
         import torch
         torch.set_num_threads(1)
         torch.manual_seed(1)
-        self.first = torch.nn.Linear(FEATURES, width)
-        self.layers = torch.nn.Sequential(
-            *[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.ReLU())])
-        self.last = torch.nn.Linear(width, 1)
-        self.torch, self.turn = torch, threading.Lock()
+        with torch.device(device):
+            self.first = torch.nn.Linear(FEATURES, width)
+            self.layers = torch.nn.Sequential(
+                *[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.ReLU())])
+            self.last = torch.nn.Linear(width, 1)
+        self.torch, self.device, self.turn = torch, device, threading.Lock()
 
     def __call__(self, rows):
         x = self.torch.tensor(rows, dtype=self.torch.float32)
         with self.turn, self.torch.inference_mode():
-            return self.last(self.layers(self.first(x))).flatten().tolist()
+            return self.last(self.layers(self.first(x.to(self.device)))).flatten().tolist()
 
 
 class NumpyModel:
@@ -59,7 +60,7 @@ class NumpyModel:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    model, name = None, ""
+    model, name, platform = None, "", ""
 
     def reply(self, status, value):
         body = json.dumps(value).encode()
@@ -73,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path in ("/v2/health/ready", "/v2/health/live", f"/v2/models/{self.name}/ready"):
             self.reply(200, {"ready": True})
         elif self.path == f"/v2/models/{self.name}":
-            self.reply(200, {"name": self.name, "platform": "pytorch on CPU",
+            self.reply(200, {"name": self.name, "platform": self.platform,
                              "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, FEATURES]}],
                              "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1]},
                                          {"name": "label", "datatype": "INT64", "shape": [-1]}]})
@@ -120,14 +121,16 @@ def main():
     p.add_argument("--name", default=os.environ.get("MUSTER_SERVICE", "vision"))
     p.add_argument("--width", type=int, default=2048)
     p.add_argument("--layers", type=int, default=4)
+    p.add_argument("--device", default="cpu", help="where PyTorch computes: cpu or cuda")
     p.add_argument("--numpy", action="store_true", help="compute with NumPy instead of PyTorch")
     a = p.parse_args()
-    Handler.model, Handler.name = (NumpyModel if a.numpy else Model)(a.width, a.layers), a.name
+    Handler.model = NumpyModel(a.width, a.layers) if a.numpy else Model(a.width, a.layers, a.device)
+    Handler.name, Handler.platform = a.name, "numpy on cpu" if a.numpy else f"pytorch on {a.device}"
     for n in (1, 1, 8):  # the first batches are slow
         Handler.model([[0.0] * FEATURES] * n)
     server = Server(("127.0.0.1", a.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    print(f"serving {a.name} at port {a.port}: {a.layers} layers of {a.width} x {a.width}, on CPU", flush=True)
+    print(f"serving {a.name} at port {a.port}: {a.layers} layers of {a.width} x {a.width}, {Handler.platform}", flush=True)
     server.serve_forever()
 
 
