@@ -16,6 +16,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -218,10 +219,9 @@ type file struct {
 	lines     int
 }
 
-func load(t *testing.T) (*token.FileSet, []file) {
-	t.Helper()
-	fset := token.NewFileSet()
-	var files []file
+// source is the whole repository, read once for all tests.
+var source = sync.OnceValues(func() (*sourceFiles, error) {
+	all := &sourceFiles{fset: token.NewFileSet()}
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -238,7 +238,7 @@ func load(t *testing.T) (*token.FileSet, []file) {
 		if err != nil {
 			return err
 		}
-		f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+		f, err := parser.ParseFile(all.fset, path, src, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
@@ -247,17 +247,28 @@ func load(t *testing.T) (*token.FileSet, []file) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		files = append(files, file{pkg: filepath.ToSlash(filepath.Dir(rel)), path: rel,
+		all.files = append(all.files, file{pkg: filepath.ToSlash(filepath.Dir(rel)), path: rel,
 			test: strings.HasSuffix(rel, "_test.go"), ast: f, lines: strings.Count(string(src), "\n")})
 		return nil
 	})
+	return all, err
+})
+
+type sourceFiles struct {
+	fset  *token.FileSet
+	files []file
+}
+
+func load(t *testing.T) (*token.FileSet, []file) {
+	t.Helper()
+	all, err := source()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) < 50 {
-		t.Fatalf("only %d Go files found: the walk is broken", len(files))
+	if len(all.files) < 50 {
+		t.Fatalf("only %d Go files found: the walk is broken", len(all.files))
 	}
-	return fset, files
+	return all.fset, all.files
 }
 
 func TestArrows(t *testing.T) {
