@@ -23,10 +23,11 @@ func newUpdate() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "update JOB... [flags]", Short: "Change waiting jobs", Args: cobra.MinimumNArgs(1),
+		Long:              "Changes waiting jobs. JOB is a number or a name.",
 		ValidArgsFunction: completeJobs(api.StatePending),
 		Example:           "  muster update 12 --gpus 2 --time 4h\n  muster update 12 13 --queue night --priority 5",
 		RunE: func(c *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
+			ids, err := client.Connect().FindJobs(c.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -199,6 +200,7 @@ func newHistory() *cobra.Command {
 	var since, userName, cols string
 	c := &cobra.Command{
 		Use: "history [JOB]", Short: "Show what happened to a job, or the jobs that are over",
+		Long:              "Shows what happened to a job, or the jobs that are over. JOB is its number or its name.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: completeJobs(jobStates[1:]...),
 		Example:           "  muster history 12\n  muster history --since 24h --user ann",
@@ -206,7 +208,7 @@ func newHistory() *cobra.Command {
 			if len(args) == 0 {
 				return endedJobs(c, since, userName, cols, asJSON)
 			}
-			ids, err := jobIDs(args)
+			ids, err := client.Connect().FindJobs(c.Context(), args)
 			if err != nil {
 				return err
 			}

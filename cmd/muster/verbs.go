@@ -19,18 +19,6 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// jobIDs reads job numbers.
-func jobIDs(args []string) (ids []int, err error) {
-	for _, a := range args {
-		id, err := strconv.Atoi(a)
-		if err != nil || id < 1 {
-			return nil, usage(fmt.Errorf("%q is not the number of a job", a))
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
 func newCancel() *cobra.Command {
 	return newManyVerb("cancel", "End jobs, whether they run or wait", "cancelled")
 }
