@@ -26,7 +26,7 @@ const nicDriver = "nic.example.com"
 // devices? Where Muster binds, kube-scheduler finds them, too.
 func TestDifferentialDevices(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.p.Scheduler()
 	_, stop := b.schedule()
 	defer stop()

@@ -24,7 +24,7 @@ import (
 // be one that kube-scheduler takes, too.
 func TestDifferential(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.p.Scheduler()
 	rounds := differentialRounds(t)
 	b.shelf()

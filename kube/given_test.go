@@ -210,7 +210,7 @@ func testSaveEvery(b *bench) {
 // TestGoesOn plays gangs that are preempted and made again on one real API server.
 func TestGoesOn(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.sub("successors", testGoesOn)
 	b.sub("others", testGoesOnOnly)
 	b.sub("levels", testGoesOnLevels)

@@ -56,7 +56,7 @@ func (h *toldHistory) has(ended string) (job cluster.Job, did time.Duration, ok 
 // What became of gangs is told to the history: one that was preempted once, with its pods of both times.
 func TestHistory(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	h := &toldHistory{}
 	d, stop := b.schedule(func(o *Options) { o.History = h })
 	defer stop()

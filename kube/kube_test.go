@@ -45,7 +45,9 @@ const movesVariable = "MUSTER_TEST_MOVES"
 func TestMain(m *testing.M) {
 	text := os.Getenv(childVariable)
 	if text == "" {
-		os.Exit(m.Run())
+		code := m.Run()
+		planes.End()
+		os.Exit(code)
 	}
 	kubeconfig, point, _ := strings.Cut(text, "|")
 	point, identity, elect := strings.Cut(point, "|")
@@ -130,13 +132,22 @@ type bench struct {
 	moves bool // processes that schedule move what they may
 }
 
-func newBench(t *testing.T, opt controlplane.Options) *bench {
+// planes are the control planes of the tests of this package.
+var planes controlplane.Planes
+
+// newBench is a cluster with controllers that tests share, one at a time.
+func newBench(t *testing.T) *bench {
+	return newBenchOn(t, func() *controlplane.Plane { return planes.Take(t, controlplane.Options{Controllers: true}) })
+}
+
+// newBenchOn is a cluster on a control plane that the function starts.
+func newBenchOn(t *testing.T, start func() *controlplane.Plane) *bench {
 	if testing.Short() {
 		t.Skip("it needs a control plane")
 	}
 	b := &bench{T: t, ctx: t.Context(), log: t.Output(), bad: &verdicts{}}
 	t.Cleanup(func() { b.bad.sum(t) }) // the first to be asked for comes last
-	b.p = controlplane.Start(t, opt).For(b)
+	b.p = start().For(b)
 	b.c = b.p.Client()
 	return b
 }
@@ -384,11 +395,15 @@ func condition(p *v1.Pod) *v1.PodCondition {
 // that has one of its own, and goes on beside the others: most of it is waiting.
 func TestKube(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() {
-		t.Run("faults", func(t *testing.T) { testFaults(newBench(t, controlplane.Options{Controllers: true})) })
+		t.Run("faults", func(t *testing.T) {
+			testFaults(newBenchOn(t, func() *controlplane.Plane { // whose API server and etcd die
+				return controlplane.Start(t, controlplane.Options{Controllers: true})
+			}))
+		})
 	})
 	for _, c := range []struct {
 		name string

@@ -147,6 +147,6 @@ func testLoans(b *bench) {
 // TestLoans plays nodes that are lent on a real API server.
 func TestLoans(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.sub("hours", testLoans)
 }

@@ -491,7 +491,7 @@ func (b *bench) dying(point string, change ...func(*Options)) (wait func()) {
 // TestMIG plays nodes that are partitioned for gangs that wait, on one real API server.
 func TestMIG(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.sub("follows", testMIGFollows)
 	b.sub("fails", testMIGFails)
 	b.sub("person", testMIGPerson)

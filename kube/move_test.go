@@ -442,7 +442,7 @@ func testMoveDeaths(b *bench) {
 // TestMoves plays gangs that are moved on one real API server.
 func TestMoves(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	for _, c := range []struct {
 		name string
 		f    func(*bench)

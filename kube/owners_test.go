@@ -695,8 +695,10 @@ func testService(b *bench) {
 // Kubernetes' own PodGroups, where they are served.
 func TestPodGroup(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{
-		Args: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	b := newBenchOn(t, func() *controlplane.Plane { // on others they are not served
+		return controlplane.Start(t, controlplane.Options{
+			Args: []string{"--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1beta1=true"}})
+	})
 	b.nodes(4, "n1", "n2")
 	d, stop := b.schedule(func(o *Options) { o.Dynamic = b.dynamic() })
 	defer stop()

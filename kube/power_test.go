@@ -294,7 +294,7 @@ func testPowerKilled(b *bench) {
 // TestPower plays nodes that are switched off on one real API server.
 func TestPower(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.sub("waking", testPower)
 	b.sub("late", testPowerLate)
 	b.sub("killed", testPowerKilled)

@@ -20,7 +20,7 @@ import (
 // TestState plays what tenants and nodes can write against a real API server.
 func TestState(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, controlplane.Options{Controllers: true})
+	b := newBench(t)
 	b.sub("hostile", testHostile)
 	b.sub("resized", testResized)
 	b.sub("waiting", testWaitingChanges)

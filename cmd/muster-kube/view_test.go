@@ -48,17 +48,21 @@ var programs = shared.Programs{Plain: []string{"muster", "muster-kube"}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	planes.End()
 	browser.Close()
 	programs.Remove()
 	os.Exit(code)
 }
 
-// newStage starts a cluster and registers the API.
+// planes are the control planes of the tests, each of one test at a time.
+var planes controlplane.Planes
+
+// newStage takes a cluster and registers the API.
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := &stage{T: t, dir: t.TempDir(), ip: ownAddress(t)}
 	// nothing here routes Services' addresses
-	s.p = controlplane.Start(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}})
+	s.p = planes.Take(t, controlplane.Options{Controllers: true, Args: []string{"--enable-aggregator-routing"}})
 	s.c = s.p.Client()
 	s.register()
 	return s

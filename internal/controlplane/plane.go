@@ -68,8 +68,8 @@ const adminToken, group = "admin-token", "system:masters"
 // the test fails, or is skipped if tests are short.
 func Start(t Host, opt Options) *Plane {
 	t.Helper()
-	if t, ok := t.(*testing.T); ok && testing.Short() {
-		t.Skip("a real control plane takes long")
+	if t, ok := t.(*testing.T); ok {
+		skipShort(t)
 	}
 	bin, err := Build(t.Context(), t.Logf)
 	if err != nil {
@@ -101,6 +101,12 @@ func Start(t Host, opt Options) *Plane {
 		})
 	}
 	return p
+}
+
+func skipShort(t *testing.T) {
+	if t.Helper(); testing.Short() {
+		t.Skip("a real control plane takes long")
+	}
 }
 
 // For is the plane for a sub-test, to which it reports failures.

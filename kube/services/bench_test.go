@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -58,8 +59,17 @@ type modelServer struct {
 	finished float64
 }
 
+// planes are the control planes of benches, each of one test at a time.
+var planes controlplane.Planes
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	planes.End()
+	os.Exit(code)
+}
+
 func newBench(t *testing.T) *bench {
-	b := &bench{T: t, p: controlplane.Start(t, controlplane.Options{}), ctx: t.Context(),
+	b := &bench{T: t, p: planes.Take(t, controlplane.Options{}), ctx: t.Context(),
 		mu: &sync.Mutex{}, made: new(int), servers: map[string]*modelServer{}, rate: map[string]float64{},
 		broken: map[string]bool{}, mute: map[string]bool{}, startup: map[string]time.Duration{},
 		text: map[string]func(float64) string{}}
