@@ -174,10 +174,19 @@ func tellPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
 	return err
 }
 
-// The scheduler's account may not touch other schedulers' pods, though its rights would let it.
+// TestAdmission tries what the policies forbid, first without a lease, then with one.
 func TestAdmission(t *testing.T) {
 	k := newGuarded(t)
-	c, ctx := k.as(""), t.Context()
+	t.Run("foreign", func(t *testing.T) { k.in(t).foreign() })
+	t.Run("leader", func(t *testing.T) { k.in(t).leader() })
+}
+
+// in is the control plane for a sub-test.
+func (k *guarded) in(t *testing.T) *guarded { return &guarded{t, k.p.For(t), k.c} }
+
+// foreign: the scheduler's account may not touch other schedulers' pods, though its rights would let it.
+func (k *guarded) foreign() {
+	c, ctx, t := k.as(""), k.Context(), k.T
 	foreign := k.pod("default", "foreign", "default-scheduler")
 	k.wait("the policies are in force", func() bool {
 		return apierrors.IsForbidden(
@@ -305,11 +314,10 @@ func (k *guarded) claim(c kubernetes.Interface, name, patch string) error {
 	return err
 }
 
-// Of two schedulers the API server accepts writes only from the one that holds the lease, whatever the other
+// leader: of two schedulers the API server accepts writes only from the one that holds the lease, whatever the other
 // believes.
-func TestAdmissionOfLeader(t *testing.T) {
-	k := newGuarded(t)
-	ctx := t.Context()
+func (k *guarded) leader() {
+	t, ctx := k.T, k.Context()
 	leases := k.c.CoordinationV1().Leases(namespace)
 	holder, length, now := "muster-a", int32(5), metav1.NewMicroTime(time.Now())
 	lease, err := leases.Create(ctx,

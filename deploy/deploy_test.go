@@ -24,6 +24,8 @@ var programs = shared.Programs{Plain: []string{"muster-kube"}}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	planes.End()
+	_ = os.RemoveAll(auditDir)
 	programs.Remove()
 	os.Exit(code)
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -35,21 +36,37 @@ type cluster struct {
 	*testing.T
 	p     *controlplane.Plane
 	c     *kubernetes.Clientset
-	audit string // the API server's log of the requests of the scheduler's account
+	began int64 // bytes of the audit before the test
 }
 
+// planes are the control planes of the tests, each of one test at a time. In audit the API server logs the requests of
+// the scheduler's account.
+var (
+	planes controlplane.Planes
+	audit  = sync.OnceValues(func() (args []string, err error) {
+		if auditDir, err = os.MkdirTemp("", "muster-audit"); err != nil {
+			return nil, err
+		}
+		policy := filepath.Join(auditDir, "audit.yaml")
+		text := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete]\nrules:\n- {level: Metadata, users: [" + fmt.Sprintf("%q", account) + "]}\n- {level: None}\n"
+		return []string{"--audit-policy-file", policy, "--audit-log-path", auditLog()},
+			os.WriteFile(policy, []byte(text), 0o600)
+	})
+	auditDir string
+)
+
+func auditLog() string { return filepath.Join(auditDir, "audit.log") }
+
 func newCluster(t *testing.T) *cluster {
-	dir := t.TempDir()
-	policy := filepath.Join(dir, "audit.yaml")
-	text := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [ResponseStarted, ResponseComplete]\nrules:\n- {level: Metadata, users: [" + fmt.Sprintf("%q", account) + "]}\n- {level: None}\n"
-	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+	args, err := audit()
+	if err != nil {
 		t.Fatal(err)
 	}
-	k := &cluster{T: t, audit: filepath.Join(dir, "audit.log")}
-	k.p = controlplane.Start(t,
-		controlplane.Options{Controllers: true,
-			Args: []string{"--audit-policy-file", policy, "--audit-log-path", k.audit}})
+	k := &cluster{T: t, p: planes.Take(t, controlplane.Options{Controllers: true, Args: args})}
 	k.c = k.p.Client()
+	if info, err := os.Stat(auditLog()); err == nil {
+		k.began = info.Size()
+	}
 	return k
 }
 
@@ -415,14 +432,17 @@ func (k *cluster) devices() {
 	k.wait("a pod runs with a device of a driver", func() bool { return k.runs("with-device") })
 }
 
-// used are the requests of the scheduler's account: "group/resource/subresource verb".
+// used are the requests of the scheduler's account in this test: "group/resource/subresource verb".
 func (k *cluster) used() map[string]bool {
 	k.Helper()
-	f, err := os.Open(k.audit)
+	f, err := os.Open(auditLog())
 	if err != nil {
 		k.Fatal(err)
 	}
 	defer f.Close()
+	if _, err := f.Seek(k.began, io.SeekStart); err != nil {
+		k.Fatal(err)
+	}
 	list := map[string]bool{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)

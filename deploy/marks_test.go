@@ -24,7 +24,7 @@ const dscpNote, sealNote = "muster.sh/traffic-dscp", "muster.sh/traffic-dscp-sea
 // marks has the agent, as the chart ships it and with the rights that it has there, mark what pods send as the
 // scheduler sealed it, and not as a tenant who may change these pods says.
 func (k *cluster) marks(t *testing.T) {
-	k = &cluster{T: t, p: k.p.For(t), c: k.c, audit: k.audit}
+	k = &cluster{T: t, p: k.p.For(t), c: k.c, began: k.began}
 	root := kubetest.Groups(t)
 	for i := range 4 {
 		n := controlplane.Node(fmt.Sprint("r", i), 8, map[string]string{
