@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -251,6 +252,30 @@ func TestSocket(t *testing.T) {
 	start(t, "--dir", dir)
 	if again := report(); again.Began <= first.Began || again.Services[0].Answered != 0 {
 		t.Errorf("%+v after %+v", again, first)
+	}
+}
+
+// TestTimerSlack: all threads have it, those of Go's runtime too.
+func TestTimerSlack(t *testing.T) {
+	p := start(t, "--dir", t.TempDir())
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.Process.Pid))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	for _, x := range threads {
+		text, err := os.ReadFile("/proc/" + x.Name() + "/timerslack_ns")
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue // it has ended
+		case errors.Is(err, os.ErrPermission):
+			t.Skip("only root may read it of another process")
+		}
+		if got := strings.TrimSpace(string(text)); err != nil || got != fmt.Sprint(timerSlack.Nanoseconds()) {
+			t.Errorf("thread %s: %s ns, %v", x.Name(), got, err)
+		}
+	}
+	if err := p.stop(t, syscall.SIGTERM); err != nil {
+		t.Error(err)
 	}
 }
 
