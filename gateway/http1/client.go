@@ -126,7 +126,9 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 func dial(r *http.Request) (*conn, error) {
 	d := net.Dialer{Timeout: dialFor, KeepAlive: keepAlive}
 	to, err := d.DialContext(r.Context(), "tcp", net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "80")))
-	if err != nil {
+	if cause := context.Cause(r.Context()); err != nil && cause != nil {
+		return nil, cause
+	} else if err != nil {
 		return nil, err
 	}
 	k := &conn{Conn: to, host: r.URL.Host}

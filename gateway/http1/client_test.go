@@ -451,7 +451,7 @@ func TestLeaves(t *testing.T) {
 			time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
 		}
 		to := client(t)
-		if _, _, err := ask(to, r); !errors.Is(err, cause) && !(path == "before" && errors.Is(err, context.Canceled)) {
+		if _, _, err := ask(to, r); !errors.Is(err, cause) {
 			t.Errorf("%s: %v", path, err)
 		}
 		if len(to.idle) != 0 {
