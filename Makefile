@@ -34,9 +34,7 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
 # Packages whose tests take minutes, in the order in which they begin: one that mostly waits beside one that computes.
-LONG = ./cmd/muster ./kube ./kube/services ./cmd/muster-kube ./deploy
-# Those whose tests only compute: they and the experiments take what the others leave, which often wait for clocks.
-APART = ./sim ./engine/... ./internal/lint ./serving ./serving/inss ./network/... ./learn ./trace ./solve ./policy ./scenario
+LONG = ./cmd/muster ./kube ./kube/services ./engine ./cmd/muster-kube ./sim ./deploy
 
 test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory
 # A seventh less time of compiling, as no test reads what is for debuggers, and another seventh for what comes with
@@ -46,11 +44,8 @@ test: ## everything that CI checks; installs the browser that the report is test
 	./scripts/install-test-deps.sh
 	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
 	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	@said=$$(mktemp); apart='exec nice -n 19 $(GO) test -vet=off -timeout 40m'; \
-	{ sh -c "$$apart $(APART)"; main=$$?; cd experiments && sh -c "$$apart ./..." && exit $$main; } >$$said 2>&1 & pid=$$!; \
-	trap "kill $$pid; rm -f $$said" INT TERM; \
-	$(GO) test -vet=off -timeout 40m $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(APART))"); main=$$?; \
-	wait $$pid; rest=$$?; cat $$said; rm -f $$said; [ $$main -eq 0 ] && [ $$rest -eq 0 ]
+	$(GO) test -vet=off -timeout 40m $(LONG) ./...
+	cd experiments && $(GO) test -vet=off -timeout 40m ./... # not beside the others: those that wait for clocks would be late
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
 
 hashes: ## every decision hash of the scenarios and of recorded traces, compared with scenario/testdata/hashes.txt; some minutes

@@ -398,7 +398,7 @@ func TestServiceFromZero(t *testing.T) {
 	status, body := 0, ""
 	s.eventually("the gateway knows the service", func() bool {
 		status, body = s.ask("vision")
-		return status != http.StatusNotFound
+		return status != 0 && status != http.StatusNotFound // 0: it does not listen yet
 	})
 	if status != http.StatusOK {
 		t.Fatalf("%d %s", status, body)

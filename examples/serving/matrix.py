@@ -27,11 +27,10 @@ class Model:
         import torch
         torch.set_num_threads(1)
         torch.manual_seed(1)
-        with torch.device(device):
-            self.first = torch.nn.Linear(FEATURES, width)
-            self.layers = torch.nn.Sequential(
-                *[m for _ in range(layers) for m in (torch.nn.Linear(width, width), torch.nn.ReLU())])
-            self.last = torch.nn.Linear(width, 1)
+        self.first = torch.nn.Linear(FEATURES, width).to(device)
+        self.layers = torch.nn.Sequential(*[
+            m for _ in range(layers) for m in (torch.nn.Linear(width, width).to(device), torch.nn.ReLU())])
+        self.last = torch.nn.Linear(width, 1).to(device)
         self.torch, self.device, self.turn = torch, device, threading.Lock()
 
     def __call__(self, rows):

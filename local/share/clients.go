@@ -17,8 +17,9 @@ import (
 //	[2026-11-27 02:18:46.922 Server   776] Client {PID: 2014, Context ID: 1} exiting. Worker is in reset. Number of …
 //
 // is a client that leaves after an error. An error that is its own alone, such as an assertion in a kernel, leaves the
-// others be; so two that leave like that within a moment were hit by one. That a fatal error is handled, and that a
-// client became inactive by it, are lines of NVIDIA's documentation of MPS (Error Containment).
+// others be; so two that leave like that within a moment were hit by one. The lines that a fatal error is handled, and
+// that a client became inactive by it, follow NVIDIA's documentation of MPS (Error Containment): no server was seen
+// writing them.
 //
 // A server runs as its clients' user, so its log is that user's claim: only the control daemon says which servers there
 // are, and whose. What is claimed can bring back jobs of that user alone, and not often (MostFaults).
@@ -65,14 +66,14 @@ func (s *MPS) clients(d *control, was *known) {
 			}
 			hit := fault{From: from, To: now, Hit: s.clientsOf(d, d.known.Servers[which])}
 			if client != 0 {
-				d.known.Reset = append(d.known.Reset, reset{pid, client, from, now})
-				other := slices.IndexFunc(d.known.Reset, func(r reset) bool {
-					return r.Server == pid && r.PID != client
-				})
-				if other < 0 {
+				before := slices.IndexFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
+				if before < 0 {
+					d.known.Reset = append(d.known.Reset, reset{pid, client, from, now})
+				}
+				if before < 0 || d.known.Reset[before].PID == client {
 					continue
 				}
-				hit.From = d.known.Reset[other].From
+				hit.From = d.known.Reset[before].From
 			}
 			d.known.Reset = slices.DeleteFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
 			if len(hit.Hit) > 0 {
