@@ -45,7 +45,7 @@ func TestRecordedTurns(t *testing.T) {
 			t.Error("that is too far off")
 		}
 	}
-	if len(pairs) != 6 || sum/float64(len(pairs)) > 0.07 {
+	if len(pairs) != 6 || sum/float64(len(pairs)) > 0.05 {
 		t.Errorf("%d measurements, off by %.2f in the mean", len(pairs), sum/float64(len(pairs)))
 	}
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What jobs that share a real GPU lose to each other, and what keeps them apart: measured, as Markdown.
 
-It starts `muster serve` for this user with one GPU and submits examples/gpu/work.py to it: each kind of work alone, in
+It starts `muster serve` for this user with the first GPU and submits examples/gpu/work.py to it: each kind of work alone, in
 parts of the GPU under MPS, and in pairs with half of the GPU each, in turns and under MPS; then a job that allocates
 more than its part, and jobs that fail beside another. It needs a GPU that nobody uses and PyTorch with CUDA. As root
 Muster puts the GPU into exclusive-process mode while MPS is used, and back; any other user will do as well.
@@ -40,9 +40,8 @@ class Bench:
             f.write("sharing: {shares: %s}\n" % shares)
         os.environ["MUSTER_SOCKET"] = os.path.join(self.dir, shares + ".sock")
         self.daemon = subprocess.Popen([self.program, "serve", "--config", config, "--state", state, "--socket",
-                                        os.environ["MUSTER_SOCKET"], "--listen", "none", "--sample-every", "2s"],
+                                        os.environ["MUSTER_SOCKET"], "--listen", "none", "--sample-every", "2s", "--gpus", "0"],
                                        stderr=open(os.path.join(self.dir, shares + ".log"), "w"))
-        muster._patiently(lambda: muster.request("GET", "/v1/info"), 20)
 
     def end(self):
         if self.daemon:

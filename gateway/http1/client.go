@@ -126,10 +126,8 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 func dial(r *http.Request) (*conn, error) {
 	d := net.Dialer{Timeout: dialFor, KeepAlive: keepAlive}
 	to, err := d.DialContext(r.Context(), "tcp", net.JoinHostPort(r.URL.Hostname(), cmp.Or(r.URL.Port(), "80")))
-	if cause := context.Cause(r.Context()); err != nil && cause != nil {
-		return nil, cause
-	} else if err != nil {
-		return nil, err
+	if err != nil {
+		return nil, cmp.Or(context.Cause(r.Context()), err)
 	}
 	k := &conn{Conn: to, host: r.URL.Host}
 	k.in = bufio.NewReader(k)

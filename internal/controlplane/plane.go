@@ -115,12 +115,17 @@ func (p *Plane) For(t Host) *Plane {
 		programs: p.programs, Admin: p.Admin, Kubeconfig: p.Kubeconfig}
 }
 
+// unlimited is what a client of an admin is made from that may ask as often as it likes.
+func (p *Plane) unlimited() *rest.Config {
+	c := rest.CopyConfig(p.Admin)
+	c.QPS, c.Burst = -1, 0
+	return c
+}
+
 // Client is a client of an admin.
 func (p *Plane) Client() *kubernetes.Clientset {
 	p.t.Helper()
-	c := rest.CopyConfig(p.Admin)
-	c.QPS, c.Burst = -1, 0
-	cs, err := kubernetes.NewForConfig(c)
+	cs, err := kubernetes.NewForConfig(p.unlimited())
 	if err != nil {
 		p.t.Fatal(err)
 	}

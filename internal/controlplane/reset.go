@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 )
 
 // thing names an object of a cluster.
@@ -117,9 +116,7 @@ func (p *Plane) reset(before map[thing]bool) {
 
 func (p *Plane) metadata() metadata.Interface {
 	p.t.Helper()
-	rc := rest.CopyConfig(p.Admin)
-	rc.QPS, rc.Burst = -1, 0
-	c, err := metadata.NewForConfig(rc)
+	c, err := metadata.NewForConfig(p.unlimited())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -3,8 +3,6 @@
 package share
 
 import (
-	"bufio"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,38 +45,26 @@ func (s *MPS) clients(d *control, was *known) {
 	}
 	now := s.opt.Now()
 	d.known.Reset = slices.DeleteFunc(slices.Clone(d.known.Reset), func(r reset) bool { return now.Sub(r.To) > near })
-	_, err := d.news("server.log", &d.known.ServerLog, &d.known.ServerHead, func(text io.Reader, at int64) int64 {
-		if r, ok := text.(*io.SectionReader); ok && r.Size() > mostLog {
-			at += r.Size() - mostLog
-			text = io.NewSectionReader(r, r.Size()-mostLog, mostLog)
+	_, err := d.news("server.log", mostLog, &d.known.ServerLog, &d.known.ServerHead, func(line string) {
+		pid, client := failed(line)
+		which := slices.IndexFunc(d.known.Servers, func(v server) bool { return v.PID == pid })
+		if which < 0 {
+			return
 		}
-		r := bufio.NewReader(text)
-		for {
-			line, err := r.ReadString('\n')
-			if err != nil {
-				return at
+		hit := fault{From: from, To: now, Hit: s.clientsOf(d, d.known.Servers[which])}
+		if client != 0 {
+			before := slices.IndexFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
+			if before < 0 {
+				d.known.Reset = append(d.known.Reset, reset{pid, client, from, now})
 			}
-			at += int64(len(line))
-			pid, client := failed(line)
-			which := slices.IndexFunc(d.known.Servers, func(v server) bool { return v.PID == pid })
-			if which < 0 {
-				continue
+			if before < 0 || d.known.Reset[before].PID == client {
+				return
 			}
-			hit := fault{From: from, To: now, Hit: s.clientsOf(d, d.known.Servers[which])}
-			if client != 0 {
-				before := slices.IndexFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
-				if before < 0 {
-					d.known.Reset = append(d.known.Reset, reset{pid, client, from, now})
-				}
-				if before < 0 || d.known.Reset[before].PID == client {
-					continue
-				}
-				hit.From = d.known.Reset[before].From
-			}
-			d.known.Reset = slices.DeleteFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
-			if len(hit.Hit) > 0 {
-				s.fault(d, hit)
-			}
+			hit.From = d.known.Reset[before].From
+		}
+		d.known.Reset = slices.DeleteFunc(d.known.Reset, func(r reset) bool { return r.Server == pid })
+		if len(hit.Hit) > 0 {
+			s.fault(d, hit)
 		}
 	})
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/muster-gpu/muster/local/shim"
 )
 
-// A server that survives an error of a client says so in its log: an error of one alone hits nobody else, one that two
-// left with hits all of its user, however the log says it; what another process claims is nothing. The lines of one
-// client, and of two, are those of driver 580 on an H100.
+// Where a server goes on after a client's error, its log tells whom the error hit: if one client left with it, nobody
+// else; if two did, or the server speaks of a fatal error, all jobs of that user. Lines of other processes are ignored.
+// How a client leaves is written as driver 580 writes it on an H100.
 func TestClientsFail(t *testing.T) {
 	process := served(t)
 	left := func(client int, how string) string {
@@ -80,7 +80,7 @@ func TestClientsFail(t *testing.T) {
 	}
 }
 
-// A job that left with an error waits for whether another one does; nobody waits for a job that is alone.
+// After one client has left with an error, Muster waits a moment for others to do so, unless the job is alone.
 func TestClientsLeaveLater(t *testing.T) {
 	process := served(t)
 	list := filepath.Join(t.TempDir(), "servers")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,14 +49,21 @@ const headSize = 128
 // logged reads what a control daemon wrote since it was read last (known.Log); if that is not known,
 // nothing: what was before is not news.
 func (d *control) logged() (l written, err error) {
-	l.read, err = d.news("control.log", &d.known.Log, &d.known.Head, l.from)
+	l.exited = map[int]int{}
+	l.read, err = d.news("control.log", math.MaxInt64, &d.known.Log, &d.known.Head, l.add)
+	for i := range l.begun {
+		if v := &l.begun[i]; !v.exited { // the process with the number of one that has exited is another
+			v.Birth = shim.Birth(v.PID)
+		}
+	}
 	return l, err
 }
 
-// news has lines read what was written to one of MPS' logs since it was read last, up to at, when its beginning was
-// head; both are brought up to date. lines returns where the first line begins that is not whole. read reports that
-// nothing was missed: at nil means that it is not known what was read, so what is there is not news.
-func (d *control) news(name string, at **int64, head *[]byte, lines func(text io.Reader, at int64) int64) (read bool,
+// news calls line with each line that was written to one of MPS' logs since it was read last, up to at, when its
+// beginning was head; both are brought up to date. Of more bytes than most only the last are read. read reports that
+// nothing was missed before: at nil means that it is not known what was read, so what is there is not news. The rest of
+// a line that is being written is read next time.
+func (d *control) news(name string, most int64, at **int64, head *[]byte, line func(text string)) (read bool,
 	err error) {
 	folder := filepath.Join(d.dir, "log")
 	f, err := os.OpenFile(filepath.Join(folder, name), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -83,31 +91,19 @@ func (d *control) news(name string, at **int64, head *[]byte, lines func(text io
 		if end < next || !bytes.HasPrefix(begins, *head) { // it is another one
 			next = 0
 		}
-		next = lines(io.NewSectionReader(f, next, end-next), next)
+		next = max(next, end-most)
+		r := bufio.NewReader(io.NewSectionReader(f, next, end-next))
+		for {
+			text, err := r.ReadString('\n')
+			if err != nil {
+				break
+			}
+			next += int64(len(text))
+			line(text)
+		}
 	}
 	*at, *head = &next, begins
 	return read, nil
-}
-
-// from notes what whole lines say, and returns where the next one begins. The rest of a line that is being
-// written is read next time.
-func (l *written) from(text io.Reader, at int64) int64 {
-	l.exited = map[int]int{}
-	r := bufio.NewReader(text)
-	for {
-		line, err := r.ReadString('\n')
-		if err != nil {
-			break
-		}
-		at += int64(len(line))
-		l.add(line)
-	}
-	for i := range l.begun {
-		if v := &l.begun[i]; !v.exited { // the process with the number of one that has exited is another
-			v.Birth = shim.Birth(v.PID)
-		}
-	}
-	return at
 }
 
 // add notes what one line says. A number may come again: an exit is that of the last one that had it.
