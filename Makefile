@@ -34,7 +34,7 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
 # Packages whose tests take minutes, in the order in which they begin: one that mostly waits beside one that computes.
-LONG = ./cmd/muster ./kube ./kube/services ./engine ./cmd/muster-kube ./sim ./deploy
+LONG = ./cmd/muster ./kube ./kube/services ./engine ./sim ./cmd/muster-kube ./internal/lint ./serving ./forward ./deploy
 
 test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory
 # A seventh less time of compiling, as no test reads what is for debuggers, and another seventh for what comes with

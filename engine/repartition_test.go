@@ -234,7 +234,7 @@ func (w *migWorld) free(id cluster.JobID) {
 // that is used is never in the way, and a job that runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
 	t.Parallel()
-	total := max(shared.Soak(25_000, 100_000), shared.Soaking(t, 0))
+	total := max(shared.Soak(12_000, 100_000), shared.Soaking(t, 0))
 	legal := map[string]map[string]bool{}
 	for _, nodes := range mig2 {
 		for _, n := range nodes {

@@ -20,7 +20,7 @@ import (
 // schedules; then the successor is, and so on. At no time is more given away than there is, and no gang is unwound:
 // nothing here ever has a reason to leave. MUSTER_SOAK is how many seeds are played.
 func testPaused(b *bench) {
-	for seed := range uint64(shared.Soaking(b, 2)) {
+	for seed := range uint64(shared.Soaking(b, 1)) {
 		b.sub(fmt.Sprintf("seed-%d", seed+1), func(b *bench) { b.paused(rand.New(rand.NewPCG(seed+1, 24))) })
 	}
 }
@@ -58,7 +58,7 @@ func (b *bench) paused(r *rand.Rand) {
 	b.wait("a leads", func() bool { return b.leader() == "a" })
 	schedulers["b"] = b.scheduler("|b")
 	for round := range 2 {
-		more(40)
+		more(20)
 		begin, some := over(), r.IntN(4)
 		b.wait("some have run", func() bool { return over() > begin+some })
 		paused := b.leader()
@@ -74,9 +74,9 @@ func (b *bench) paused(r *rand.Rand) {
 			b.Fatal(err)
 		}
 		begin = over()
-		more(50) // there is much to do for both
+		more(shared.Soak(25, 50)) // there is much to do for both
 		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool {
-			return over() > begin+40
+			return over() > begin+20
 		})
 		c.finish()
 		if c.made != wanted {

@@ -147,7 +147,7 @@ func TestTreatedReplays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	seeds := shared.Soak(5, 16)
+	seeds := shared.Soak(3, 16)
 	lost := map[string]float64{}
 	for _, name := range shared.Soak([]string{"muster", "none"}, traffic.Names()) {
 		for seed := range uint64(seeds) {

@@ -54,11 +54,11 @@ func TestUpdateShare(t *testing.T) {
 	d.must("cancel", "1", "2")
 }
 
-// slowed is a job of ten steps a second, and what makes every such job five times as slow.
+// slowed is a job of ten steps a second, and what makes every such job ten times as slow.
 func (d *daemon) slowed() (script string, slow func()) {
 	mark := filepath.Join(d.dir, "slow")
 	script = `n=0; while :; do n=$((n+1)); echo "{\"step\": $n}" >> $MUSTER_PROGRESS
-if [ -e ` + mark + ` ]; then sleep 0.5; else sleep 0.1; fi; done`
+if [ -e ` + mark + ` ]; then sleep 1; else sleep 0.1; fi; done`
 	return script, func() {
 		d.t.Helper()
 		if err := os.WriteFile(mark, nil, 0o600); err != nil {
