@@ -42,6 +42,7 @@ const unit = 1 << 20 // of a job's weights on links
 type run struct {
 	*Job
 	on     []use // links by their number in the run
+	near   []use // those of them that are tight, while rates are found
 	rank   int32 // of its class, the first one 0
 	size   int64 // bytes on the link with the most
 	best   int64 // rate when alone, bytes per second
@@ -57,8 +58,7 @@ type run struct {
 	chance int64         // ... by chance alone
 	ratio  int64         // of its rate to an equal one, in units
 	sends  time.Duration // since when it transmits
-	frozen bool
-	event  int32 // the last one that concerned it
+	event  int32         // the last one that concerned it
 	count  int64
 	moved  int64
 	busy   time.Duration
@@ -76,20 +76,24 @@ type user struct {
 
 // link is the state of a link in a run.
 type link struct {
-	users  []user
+	users  []user  // by class
+	until  []int32 // where those of each class end
 	cap    int64
 	load   int64 // what they take
-	tight  bool  // it may decide the rate of a job
-	free   int64
-	weight int64 // of the jobs that are not frozen
-	level  int64 // rate at which it is full
-	round  int32 // the last round of filling that concerned it
 	event  int32 // the last one at which its load changed
 	seeded int32 // the last one at which its jobs were to be dealt with,
 	from   int32 // ... from this class on
 }
 
-// world is a run of several jobs.
+// filling is the state of a link while the rates of a class are found.
+type filling struct {
+	free   int64
+	weight int64 // of the jobs that are not frozen
+	level  int64 // rate at which it is full
+}
+
+// world is a run of several jobs. What is read of all jobs and links in the inner loops lies apart from the rest of
+// them, so that it stays in the nearest cache.
 type world struct {
 	now     time.Duration
 	jobs    []run
@@ -100,6 +104,12 @@ type world struct {
 	event   int32     // at which rates change
 	round   int32     // of filling: one for each class
 	seeds   [][]int32 // jobs to be dealt with, by their rank
+	sending []bool    // of each job: it transmits
+	frozen  []bool    // ... its rate is found
+	bounds  []int64   // ... the level at which it is as fast as alone
+	tight   []bool    // of each link: it may decide the rate of a job
+	rounds  []int32   // ... the last round of filling that concerned it
+	fills   []filling // ... in that round
 	// scratch
 	links, class, open, inUse, fixed, touched, booked []int32
 }
@@ -131,6 +141,8 @@ func newWorld(links network.Links, jobs []Job) *world {
 		order = append(order, int32(i))
 		j.begin(j.First, 0)
 	}
+	w.sending, w.frozen, w.bounds = make([]bool, len(jobs)), make([]bool, len(jobs)), make([]int64, len(jobs))
+	w.tight, w.rounds, w.fills = make([]bool, len(ids)), make([]int32, len(ids)), make([]filling, len(ids))
 	w.narrow()
 	slices.SortStableFunc(order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
 	for k, i := range order {
@@ -144,9 +156,32 @@ func newWorld(links network.Links, jobs []Job) *world {
 		}
 	}
 	for l := range w.at {
-		w.at[l].tight = w.uneven != (cluster.Uneven{})
+		w.tight[l] = w.uneven != (cluster.Uneven{})
+		w.at[l].mark(len(w.seeds))
 	}
 	return w
+}
+
+// mark finds where the users of each of some classes end.
+func (l *link) mark(classes int) {
+	k := 0
+	for rank := range int32(classes) {
+		for k < len(l.users) && l.users[k].rank == rank {
+			k++
+		}
+		l.until = append(l.until, int32(k))
+	}
+}
+
+// of are the users of a class.
+func (l *link) of(rank int32) []user { return l.users[l.before(rank):l.until[rank]] }
+
+// before counts the users of the classes that are served earlier.
+func (l *link) before(rank int32) int32 {
+	if rank == 0 {
+		return 0
+	}
+	return l.until[rank-1]
 }
 
 // alone is the bytes on the link with the most, and the rate of these when nothing else is on the links.
@@ -281,6 +316,9 @@ func (w *world) fill() {
 	w.booked = w.booked[:0]
 	rank := int32(math.MaxInt32)
 	for _, i := range w.changed {
+		w.sending[i] = w.jobs[i].active
+	}
+	for _, i := range w.changed {
 		j := &w.jobs[i]
 		w.disturb(j, j.rank)
 		w.book(j, 0)
@@ -313,7 +351,7 @@ func (w *world) fill() {
 		}
 	}
 	for _, l := range w.booked {
-		w.at[l].tight = w.at[l].full()
+		w.tight[l] = w.at[l].full()
 	}
 }
 
@@ -333,8 +371,8 @@ func (w *world) book(j *run, rate int64) (tighter bool) {
 			l.event = w.event
 			w.booked = append(w.booked, u.link)
 		}
-		if l.load += rate*u.weight/unit - j.booked*u.weight/unit; !l.tight && l.full() {
-			l.tight, tighter = true, true
+		if l.load += rate*u.weight/unit - j.booked*u.weight/unit; !w.tight[u.link] && l.full() {
+			w.tight[u.link], tighter = true, true
 		}
 	}
 	j.booked = rate
@@ -344,13 +382,16 @@ func (w *world) book(j *run, rate int64) (tighter bool) {
 // disturb has the jobs dealt with that are on tight links of one, from a class on.
 func (w *world) disturb(j *run, from int32) {
 	for _, u := range j.on {
+		if !w.tight[u.link] {
+			continue
+		}
 		l := &w.at[u.link]
-		if !l.tight || l.seeded == w.event && l.from <= from {
+		if l.seeded == w.event && l.from <= from {
 			continue
 		}
 		l.seeded, l.from = w.event, from
-		for _, o := range l.users {
-			if o.rank >= from && w.jobs[o.job].active {
+		for _, o := range l.users[l.before(from):] {
+			if w.sending[o.job] {
 				w.seed(o.job)
 			}
 		}
@@ -368,15 +409,23 @@ func (w *world) seed(i int32) {
 // connect finds the tight links of the jobs of a class that are dealt with, and the others of the class on these.
 func (w *world) connect(rank int32) {
 	for k := 0; k < len(w.class); k++ {
-		for _, u := range w.jobs[w.class[k]].on {
-			l := &w.at[u.link]
-			if l.round == w.round || !l.tight {
+		j := &w.jobs[w.class[k]]
+		j.near = j.near[:0]
+		for _, u := range j.on {
+			if !w.tight[u.link] {
 				continue
 			}
-			l.round = w.round
+			j.near = append(j.near, u)
+			if w.rounds[u.link] == w.round {
+				continue
+			}
+			w.rounds[u.link] = w.round
 			w.links = append(w.links, u.link)
-			for _, o := range l.users {
-				if j := &w.jobs[o.job]; o.rank == rank && j.active && j.event != w.event {
+			for _, o := range w.at[u.link].of(rank) {
+				if !w.sending[o.job] {
+					continue
+				}
+				if j := &w.jobs[o.job]; j.event != w.event {
 					j.event = w.event
 					w.class = append(w.class, o.job)
 				}
@@ -385,9 +434,7 @@ func (w *world) connect(rank int32) {
 	}
 }
 
-func (w *world) take(link int32, rate, weight int64) {
-	w.at[link].free = max(0, w.at[link].free-rate*weight/unit)
-}
+func (f *filling) take(rate, weight int64) { f.free = max(0, f.free-rate*weight/unit) }
 
 // setRate has a job go on at the rate that was computed.
 func (w *world) setRate(j *run) {
@@ -407,34 +454,35 @@ func (w *world) fillClass(rank int32) {
 	w.deal()
 	w.inUse, w.open = append(w.inUse[:0], w.links...), append(w.open[:0], w.class...)
 	for _, link := range w.inUse {
-		l := &w.at[link]
-		l.free, l.weight = l.cap, 0
-		for _, u := range l.users { // by class
-			switch j := &w.jobs[u.job]; {
-			case !j.active:
-			case u.rank < rank:
-				w.take(link, j.rate, u.weight)
-			case u.rank == rank:
-				l.weight += scale(u.weight, j.ratio)
+		l, f := &w.at[link], &w.fills[link]
+		f.free, f.weight = l.cap, 0
+		for _, u := range l.users[:l.before(rank)] {
+			if w.sending[u.job] {
+				f.take(w.jobs[u.job].rate, u.weight)
 			}
 		}
-		l.level = share(l.free, l.weight)
+		for _, u := range l.of(rank) {
+			if w.sending[u.job] {
+				f.weight += scale(u.weight, w.jobs[u.job].ratio)
+			}
+		}
+		f.level = share(f.free, f.weight)
 	}
 	for _, i := range w.class {
-		w.jobs[i].frozen = false
+		w.frozen[i], w.bounds[i] = false, w.jobs[i].bound()
 	}
 	for len(w.open) > 0 {
 		level := int64(math.MaxInt64)
 		n := 0
 		for _, l := range w.inUse {
-			if w.at[l].weight > 0 {
-				level = min(level, w.at[l].level)
+			if f := &w.fills[l]; f.weight > 0 {
+				level = min(level, f.level)
 				w.inUse[n] = l
 				n++
 			}
 		}
 		for _, i := range w.open {
-			level = min(level, w.jobs[i].bound())
+			level = min(level, w.bounds[i])
 		}
 		if len(w.open) == 1 { // either is what it gets
 			j := &w.jobs[w.open[0]]
@@ -443,19 +491,17 @@ func (w *world) fillClass(rank int32) {
 		}
 		w.inUse, w.fixed, w.touched = w.inUse[:n], w.fixed[:0], w.touched[:0]
 		for _, l := range w.inUse {
-			if w.at[l].level > level {
+			if w.fills[l].level > level {
 				continue
 			}
-			for _, u := range w.at[l].users {
-				if u.rank == rank && w.jobs[u.job].active {
-					w.jobs[u.job].frozen = true
-				}
+			for _, u := range w.at[l].of(rank) {
+				w.frozen[u.job] = true
 			}
 		}
 		n = 0
 		for _, i := range w.open {
-			if j := &w.jobs[i]; j.frozen || j.bound() == level {
-				j.fresh, j.frozen = scale(level, j.ratio), true
+			if w.frozen[i] || w.bounds[i] == level {
+				w.frozen[i] = true
 				w.fixed = append(w.fixed, i)
 				continue
 			}
@@ -465,17 +511,17 @@ func (w *world) fillClass(rank int32) {
 		w.open = w.open[:n]
 		for _, i := range w.fixed {
 			j := &w.jobs[i]
-			for _, u := range j.on {
-				if w.at[u.link].round == w.round {
-					w.at[u.link].weight -= scale(u.weight, j.ratio)
-					w.take(u.link, j.fresh, u.weight)
-					w.touched = append(w.touched, u.link)
-				}
+			j.fresh = scale(level, j.ratio)
+			for _, u := range j.near {
+				f := &w.fills[u.link]
+				f.weight -= scale(u.weight, j.ratio)
+				f.take(j.fresh, u.weight)
+				w.touched = append(w.touched, u.link)
 			}
 		}
 		for _, l := range w.touched {
-			if w.at[l].weight > 0 {
-				w.at[l].level = share(w.at[l].free, w.at[l].weight)
+			if f := &w.fills[l]; f.weight > 0 {
+				f.level = share(f.free, f.weight)
 			}
 		}
 	}
