@@ -151,6 +151,7 @@ variants:
 // the time that the service promises itself, and comes again when they are over. The goal is kept, and all is told.
 // Then whole servers are lent.
 func TestLending(t *testing.T) {
+	t.Parallel()
 	plane := controlplane.Start(t, controlplane.Options{Controllers: true})
 	b := &bench{T: t, p: plane, ctx: t.Context(), c: plane.Client()}
 	b.dyn = b.dynamic(nil)

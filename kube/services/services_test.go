@@ -35,6 +35,7 @@ variants:
 
 // TestServices: all of it on a real API server.
 func TestServices(t *testing.T) {
+	t.Parallel()
 	b := newBench(t)
 	for _, k := range []*kind{leaderWorkerSets, inferenceServices, rayServices, rayClusters, scaledObjects, routes} {
 		b.define(k)
