@@ -40,7 +40,7 @@ func testHold(b *bench) {
 	}
 	b.wait("all GPUs are in use", func() bool { feed(); return running() == 8 })
 	gang := b.crew()
-	gang.add("gang", 8, 1, map[string]string{runs: "300ms"})
+	gang.add("gang", 8, 1, map[string]string{runs: "3s"}) // for long enough to be seen where a look takes a second
 	gang.tend()
 	said, before := false, singles
 	b.wait("the gang runs", func() bool {
