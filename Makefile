@@ -33,7 +33,7 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
-# Packages whose tests take minutes, in the order in which they begin: one that mostly waits beside one that computes.
+# Packages that begin first, in this order: those that take minutes, one that mostly waits beside some that compute.
 LONG = ./cmd/muster ./kube ./kube/services ./engine ./sim ./cmd/muster-kube ./internal/lint ./serving ./forward ./deploy
 
 test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory

@@ -57,8 +57,9 @@ func (b *bench) paused(r *rand.Rand) {
 	schedulers := map[string]*process{"a": b.scheduler("|a")}
 	b.wait("a leads", func() bool { return b.leader() == "a" })
 	schedulers["b"] = b.scheduler("|b")
+	times := shared.Soak(1, 2) // as many gangs
 	for round := range 2 {
-		more(20)
+		more(20 * times)
 		begin, some := over(), r.IntN(4)
 		b.wait("some have run", func() bool { return over() > begin+some })
 		paused := b.leader()
@@ -74,9 +75,9 @@ func (b *bench) paused(r *rand.Rand) {
 			b.Fatal(err)
 		}
 		begin = over()
-		more(shared.Soak(25, 50)) // there is much to do for both
+		more(25 * times) // there is much to do for both
 		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool {
-			return over() > begin+20
+			return over() > begin+20*times
 		})
 		c.finish()
 		if c.made != wanted {

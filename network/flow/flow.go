@@ -70,14 +70,14 @@ type use struct {
 }
 
 type user struct {
-	job, rank int32
-	weight    int64
+	job    int32
+	weight int64
 }
 
 // link is the state of a link in a run.
 type link struct {
 	users  []user  // by class
-	until  []int32 // where those of each class end
+	starts []int32 // where those of each class begin, and the last ones end
 	cap    int64
 	load   int64 // what they take
 	event  int32 // the last one at which its load changed
@@ -149,40 +149,30 @@ func newWorld(links network.Links, jobs []Job) *world {
 		j := &w.jobs[i]
 		if k == 0 || j.Class != w.jobs[order[k-1]].Class {
 			w.seeds = append(w.seeds, nil)
+			w.startClass()
 		}
 		j.rank = int32(len(w.seeds) - 1)
 		for _, u := range j.on {
-			w.at[u.link].users = append(w.at[u.link].users, user{i, j.rank, u.weight})
+			w.at[u.link].users = append(w.at[u.link].users, user{i, u.weight})
 		}
 	}
-	for l := range w.at {
+	w.startClass()
+	for l := range w.tight {
 		w.tight[l] = w.uneven != (cluster.Uneven{})
-		w.at[l].mark(len(w.seeds))
 	}
 	return w
 }
 
-// mark finds where the users of each of some classes end.
-func (l *link) mark(classes int) {
-	k := 0
-	for rank := range int32(classes) {
-		for k < len(l.users) && l.users[k].rank == rank {
-			k++
-		}
-		l.until = append(l.until, int32(k))
+// startClass has the links' users from here on be those of the next class.
+func (w *world) startClass() {
+	for i := range w.at {
+		l := &w.at[i]
+		l.starts = append(l.starts, int32(len(l.users)))
 	}
 }
 
 // of are the users of a class.
-func (l *link) of(rank int32) []user { return l.users[l.before(rank):l.until[rank]] }
-
-// before counts the users of the classes that are served earlier.
-func (l *link) before(rank int32) int32 {
-	if rank == 0 {
-		return 0
-	}
-	return l.until[rank-1]
-}
+func (l *link) of(rank int32) []user { return l.users[l.starts[rank]:l.starts[rank+1]] }
 
 // alone is the bytes on the link with the most, and the rate of these when nothing else is on the links.
 func (j *Job) alone(links network.Links) (size, rate int64) {
@@ -390,7 +380,7 @@ func (w *world) disturb(j *run, from int32) {
 			continue
 		}
 		l.seeded, l.from = w.event, from
-		for _, o := range l.users[l.before(from):] {
+		for _, o := range l.users[l.starts[from]:] {
 			if w.sending[o.job] {
 				w.seed(o.job)
 			}
@@ -456,7 +446,7 @@ func (w *world) fillClass(rank int32) {
 	for _, link := range w.inUse {
 		l, f := &w.at[link], &w.fills[link]
 		f.free, f.weight = l.cap, 0
-		for _, u := range l.users[:l.before(rank)] {
+		for _, u := range l.users[:l.starts[rank]] {
 			if w.sending[u.job] {
 				f.take(w.jobs[u.job].rate, u.weight)
 			}
