@@ -48,7 +48,7 @@ type forward struct {
 	kept       *kept     // of its prompt, at another replica; nil: nothing
 }
 
-// attempt is a request that a replica has been given; it travels in the request's context.
+// attempt is a request that a replica has been given; it travels in the context of requests to the reverse proxy.
 type attempt struct {
 	forward
 	to           *replica
@@ -70,10 +70,11 @@ type attempt struct {
 
 type attemptKey struct{}
 
-// newProxy passes requests on to the replica of their attempt, bodies and streams as they come.
-func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.ReverseProxy {
+// newProxy passes requests on to the replica of their attempt, bodies and streams as they come: those requests that
+// relay does not pass on directly.
+func newProxy(transport http.RoundTripper, pool *buffers, clock func() time.Time) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport: tracer{transport}, BufferPool: &buffers{},
+		Transport: tracer{transport}, BufferPool: pool,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			x := attemptOf(p.In)
 			if x.prefix != "" {
@@ -93,7 +94,7 @@ func newProxy(transport http.RoundTripper, clock func() time.Time) *httputil.Rev
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			attemptOf(r).fails(w.(*answer), r, err)
+			attemptOf(r).fails(r.Context(), w.(*answer), err)
 		},
 	}
 }
@@ -209,20 +210,20 @@ func (s *stream) count(t *tally.Tally, came time.Time) {
 func (s *stream) each() time.Duration { return s.last.Sub(s.first) / time.Duration(max(1, s.events-1)) }
 
 // fails answers for a replica that did not, unless another can be asked.
-func (x *attempt) fails(w *answer, r *http.Request, err error) {
-	if slow := context.Cause(r.Context()); errors.Is(slow, errSlow) {
+func (x *attempt) fails(ctx context.Context, w *answer, err error) {
+	if slow := context.Cause(ctx); errors.Is(slow, errSlow) {
 		x.err = slow
 		w.fail(http.StatusGatewayTimeout, slow.Error())
 		return
 	}
-	if errors.Is(context.Cause(r.Context()), errYield) {
+	if errors.Is(context.Cause(ctx), errYield) {
 		w.Header().Set("Retry-After", "1")
 		w.fail(http.StatusServiceUnavailable, errYield.Error())
 		return
 	}
 	var body bodyError
 	switch {
-	case r.Context().Err() != nil:
+	case ctx.Err() != nil:
 		return // no client is left to answer
 	case errors.As(err, &body):
 		x.clientFailed = true
@@ -326,7 +327,7 @@ func (s *Server) try(a *answer, r *http.Request, p *pool, to *replica, came time
 		}
 		p.dispatch()
 	}()
-	s.reverse.ServeHTTP(a, r.WithContext(context.WithValue(ctx, attemptKey{}, x)))
+	s.relay(ctx, a, r, x)
 	return x
 }
 

@@ -27,6 +27,7 @@ type Server struct {
 	access    *AccessLog
 	limits    Limits
 	transport *transport
+	buffers   *buffers
 	reverse   *httputil.ReverseProxy
 	metrics   *metrics
 	wake      alarm
@@ -77,9 +78,9 @@ func (l Limits) orDefaults() Limits {
 
 // New makes a gateway that serves nothing yet.
 func New(o Options) *Server {
-	t := newTransport(o.Clock)
-	s := &Server{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), access: o.Access, transport: t,
-		reverse: newProxy(t, o.Clock), began: o.Clock(), limits: o.Limits.orDefaults()}
+	t, b := newTransport(o.Clock), &buffers{}
+	s := &Server{clock: o.Clock, log: cmp.Or(o.Log, slog.Default()), access: o.Access, transport: t, buffers: b,
+		reverse: newProxy(t, b, o.Clock), began: o.Clock(), limits: o.Limits.orDefaults()}
 	s.reverse.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.metrics = newMetrics(s)
 	s.state.Store(&state{})

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -19,12 +18,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/muster-gpu/muster/gateway"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // TestMain lets the test binary be the program, or one that a benchmark runs beside it.
@@ -43,16 +42,8 @@ func TestMain(m *testing.M) {
 type program struct {
 	*exec.Cmd
 	url string
-
-	mu   sync.Mutex
-	text strings.Builder
-	end  chan error
-}
-
-func (p *program) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
+	log shared.Text
+	end chan error
 }
 
 var servingAt = regexp.MustCompile(`msg=serving address=(\S+)`)
@@ -62,29 +53,14 @@ func start(t testing.TB, args ...string) *program {
 	p := &program{Cmd: exec.Command(os.Args[0], append([]string{"--listen", "127.0.0.1:0"}, args...)...),
 		end: make(chan error, 1)}
 	p.Env = append(os.Environ(), "MUSTER_GATEWAY_TEST=gateway")
-	messages, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.Stderr = &p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for s := bufio.NewScanner(messages); s.Scan(); {
-			p.mu.Lock()
-			fmt.Fprintln(&p.text, s.Text())
-			p.mu.Unlock()
-		}
-	}()
-	go func() {
-		<-read
-		p.end <- p.Wait()
-	}()
+	go func() { p.end <- p.Wait() }()
 	t.Cleanup(func() { _ = p.Process.Kill() })
-	until(t, "it serves", func() bool { return servingAt.MatchString(p.log()) || p.ended() })
-	if m := servingAt.FindStringSubmatch(p.log()); m != nil {
+	until(t, "it serves", func() bool { return servingAt.MatchString(p.log.String()) || p.ended() })
+	if m := servingAt.FindStringSubmatch(p.log.String()); m != nil {
 		p.url = "http://" + m[1]
 	}
 	return p
@@ -109,7 +85,7 @@ func (p *program) stop(t *testing.T, s syscall.Signal) error {
 		p.end <- err
 		return err
 	case <-time.After(20 * time.Second):
-		t.Fatalf("it goes on:\n%s", p.log())
+		t.Fatalf("it goes on:\n%s", p.log.String())
 		return nil
 	}
 }
@@ -197,12 +173,12 @@ func TestFollows(t *testing.T) {
 	for wrong, says := range map[string]string{"{": "unexpected EOF", `{"services":[],"colour":1}`: "unknown field",
 		`{"services":[{"name":"app","replicas":[{"id":"1","url":"ftp://x"}]}]}`: "is not an address"} {
 		routes(t, dir, wrong)
-		until(t, "the mistake is logged: "+says, func() bool { return strings.Contains(p.log(), says) })
+		until(t, "the mistake is logged: "+says, func() bool { return strings.Contains(p.log.String(), says) })
 	}
 	if err := os.Remove(filepath.Join(dir, gateway.RoutesFile)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is logged that the file is gone", func() bool { return strings.Contains(p.log(), "no such file") })
+	until(t, "it is logged that the file is gone", func() bool { return strings.Contains(p.log.String(), "no such file") })
 	if status, text := get(t, http.DefaultClient, p.url+"/app/x"); status != 200 {
 		t.Errorf("the former configuration does not stay: %d %s", status, text)
 	}
@@ -238,15 +214,15 @@ func TestSocket(t *testing.T) {
 		s.Each[0].Answered != 3 {
 		t.Errorf("%+v", s)
 	}
-	at := regexp.MustCompile(`msg=metrics address=(\S+)`).FindStringSubmatch(p.log())
+	at := regexp.MustCompile(`msg=metrics address=(\S+)`).FindStringSubmatch(p.log.String())
 	for url, c := range map[string]*http.Client{"http://gateway": daemon(dir), "http://" + at[1]: http.DefaultClient} {
 		if _, text := get(t, c, url+"/metrics"); !strings.Contains(text,
 			`muster_gateway_requests_total{code="200",service="app"} 3`) {
 			t.Errorf("%s: %s", url, text)
 		}
 	}
-	if second := start(t, "--dir", dir); !second.ended() || !strings.Contains(second.log(), "another gateway runs") {
-		t.Errorf("a second one runs: %s", second.log())
+	if second := start(t, "--dir", dir); !second.ended() || !strings.Contains(second.log.String(), "another gateway runs") {
+		t.Errorf("a second one runs: %s", second.log.String())
 	}
 	_ = p.stop(t, syscall.SIGKILL)
 	start(t, "--dir", dir)
@@ -346,7 +322,7 @@ func TestShutdown(t *testing.T) {
 	})
 	next := start(t, "--dir", dir)
 	if err := p.stop(t, 0); err != nil {
-		t.Errorf("%v\n%s", err, p.log())
+		t.Errorf("%v\n%s", err, p.log.String())
 	}
 	if status := <-answered; status != 200 {
 		t.Errorf("%d at the end", status)
@@ -356,10 +332,10 @@ func TestShutdown(t *testing.T) {
 	slow("5s")
 	began := time.Now()
 	if err := p.stop(t, syscall.SIGTERM); err != nil || time.Since(began) > 2*time.Second {
-		t.Errorf("%v after %v\n%s", err, time.Since(began), p.log())
+		t.Errorf("%v after %v\n%s", err, time.Since(began), p.log.String())
 	}
-	if status := <-answered; status != 0 || !strings.Contains(p.log(), "within --grace") {
-		t.Errorf("%d\n%s", status, p.log())
+	if status := <-answered; status != 0 || !strings.Contains(p.log.String(), "within --grace") {
+		t.Errorf("%d\n%s", status, p.log.String())
 	}
 }
 

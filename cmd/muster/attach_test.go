@@ -11,12 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // seat is a command on a real terminal.
@@ -24,8 +25,7 @@ type seat struct {
 	t    testing.TB
 	ptmx *os.File
 	cmd  *exec.Cmd
-	mu   sync.Mutex
-	text bytes.Buffer
+	text shared.Text // of the terminal
 	tty  *os.File
 }
 
@@ -62,18 +62,7 @@ func (d *daemon) sitAt(program string, args ...string) *seat {
 	if err := s.cmd.Start(); err != nil {
 		d.t.Fatal(err)
 	}
-	go func() {
-		buf := make([]byte, 4096)
-		for {
-			n, err := s.ptmx.Read(buf)
-			s.mu.Lock()
-			s.text.Write(buf[:n])
-			s.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
+	go func() { _, _ = io.Copy(&s.text, s.ptmx) }()
 	d.t.Cleanup(func() {
 		if s.cmd.ProcessState == nil {
 			_ = s.cmd.Process.Kill()
@@ -105,17 +94,11 @@ func (s *seat) write(text string) {
 	}
 }
 
-func (s *seat) shown() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // see waits until the terminal shows a text.
 func (s *seat) see(text string) {
 	s.t.Helper()
-	if !until(func() bool { return strings.Contains(s.shown(), text) }) {
-		s.t.Fatalf("%q is not shown:\n%s", text, s.shown())
+	if !until(func() bool { return strings.Contains(s.text.String(), text) }) {
+		s.t.Fatalf("%q is not shown:\n%s", text, s.text.String())
 	}
 }
 
@@ -127,7 +110,7 @@ func (s *seat) leaves() int {
 	select {
 	case <-over:
 	case <-time.After(time.Minute): // the grace of a job is two
-		s.t.Fatalf("it does not end:\n%s", s.shown())
+		s.t.Fatalf("it does not end:\n%s", s.text.String())
 	}
 	tio, err := unix.IoctlGetTermios(int(s.tty.Fd()), unix.TCGETS)
 	if err != nil {
@@ -159,7 +142,7 @@ func TestRunOnTerminal(t *testing.T) {
 	s.see("interrupted")
 	s.write("exit 7\n")
 	if code := s.leaves(); code != 7 {
-		t.Errorf("exit code %d, not the shell's 7:\n%s", code, s.shown())
+		t.Errorf("exit code %d, not the shell's 7:\n%s", code, s.text.String())
 	}
 	d.want(d.must("logs", "1"), "30 100", "resized", "interrupted")
 }
@@ -188,15 +171,15 @@ func TestAttach(t *testing.T) {
 	b.write("echo $X-$((40+2))\n")
 	b.see("kept-42")
 	looker.see("kept-42")
-	if n := strings.Count(b.shown(), "first\r\n"); n != 1 {
-		t.Errorf("shown %d times after the daemon's death, not once:\n%s", n, b.shown())
+	if n := strings.Count(b.text.String(), "first\r\n"); n != 1 {
+		t.Errorf("shown %d times after the daemon's death, not once:\n%s", n, b.text.String())
 	}
-	if strings.Contains(looker.shown(), "not arrive") {
-		t.Errorf("somebody who only looks on has typed:\n%s", looker.shown())
+	if strings.Contains(looker.text.String(), "not arrive") {
+		t.Errorf("somebody who only looks on has typed:\n%s", looker.text.String())
 	}
 	b.write("exit 3\n")
 	if code := b.leaves(); code != 3 {
-		t.Errorf("exit code %d, not 3:\n%s", code, b.shown())
+		t.Errorf("exit code %d, not 3:\n%s", code, b.text.String())
 	}
 	if code := looker.leaves(); code != 3 {
 		t.Errorf("whoever looked on leaves with %d, not 3", code)

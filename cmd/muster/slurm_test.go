@@ -84,7 +84,7 @@ func TestSrunPty(t *testing.T) {
 	s.see("on GPU-simulated-0")
 	s.write("exit 7\n")
 	if code := s.leaves(); code != 7 {
-		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.shown())
+		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.text.String())
 	}
 	s = d.sitAt(filepath.Join(d.dir, "bin", "srun"), "--pty", "sh", "-i")
 	s.see("$ ")
@@ -148,7 +148,7 @@ func TestSalloc(t *testing.T) {
 	s.see("on GPU-simulated-0,GPU-simulated-1")
 	s.see("salloc: Relinquishing job allocation 3")
 	if code := s.leaves(); code != 7 {
-		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.shown())
+		t.Errorf("exit code %d, not the shell's 7\n%s", code, s.text.String())
 	}
 	d.want(d.slurm("salloc", "--no-shell", "--gpus=1"), "Granted job allocation 4")
 	d.want(d.slurm("sstat", "-n", "-j", "4", "-o", "JobID"), "4.batch")

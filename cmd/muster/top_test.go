@@ -250,7 +250,7 @@ func TestTopOnTerminal(t *testing.T) {
 	if code := s.leaves(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if c := coloured.FindString(s.shown()); c != "" {
+	if c := coloured.FindString(s.text.String()); c != "" {
 		t.Errorf("coloured with NO_COLOR: %q", c)
 	}
 	s.see("\x1b[?1049l") // it left the other screen
