@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -20,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/gateway/http1"
 	"github.com/muster-gpu/muster/serving/tally"
 )
 
@@ -38,6 +40,55 @@ var helpers = map[string]func(l net.Listener, backend string) error{
 			p.SetXForwarded()
 		}})
 	},
+	"server": func(l net.Listener, backend string) error { // net/http's server and the gateway's client, nothing between
+		to, err := url.Parse(backend)
+		if err != nil {
+			return err
+		}
+		c := http1.New(time.Now)
+		return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := r.Clone(r.Context())
+			out.URL.Scheme, out.URL.Host = to.Scheme, to.Host
+			resp, err := c.RoundTrip(out)
+			if err != nil {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			defer resp.Body.Close()
+			maps.Copy(w.Header(), resp.Header)
+			w.WriteHeader(resp.StatusCode)
+			_, _ = io.Copy(w, resp.Body)
+		}))
+	},
+	"bytes": func(l net.Listener, backend string) error { // what Go's sockets take alone: nobody looks at what passes
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			go passBytes(c, strings.TrimPrefix(backend, "http://"))
+		}
+	},
+}
+
+// passBytes passes on requests and answers that come in one piece each.
+func passBytes(c net.Conn, backend string) {
+	defer c.Close()
+	to, err := net.Dial("tcp", backend)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	buf := make([]byte, 8<<10)
+	for from, other := c, to; ; from, other = other, from {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := other.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
 
 // answer gives a hundred bytes, or an event each second below /stream.
@@ -228,20 +279,27 @@ func median(list []float64) float64 {
 	return list[len(list)/2]
 }
 
-// BenchmarkAdded measures what the gateway, the bare proxy and nginx add to the latency of a backend, at half of the
-// rate that the gateway can do: requests are sent at instants that are fixed before. They are measured in turn, in
-// short rounds; each figure is the first quartile of its rounds, so that other work of the machine counts less.
+// BenchmarkAdded measures what the gateway, the bare proxy, parts of a proxy and nginx add to the latency of a backend,
+// at half of the rate that the gateway can do: requests are sent at instants that are fixed before. They are measured
+// in turn, in short rounds; each figure is the first quartile of its rounds, so that other work of the machine counts
+// less.
 func BenchmarkAdded(b *testing.B) {
 	if _, err := exec.LookPath("wrk"); err != nil {
 		b.Skip("wrk is not installed")
 	}
 	backend := helper(b, "backend", "").url
-	at := map[string]string{"direct": backend + "/x", "bare": helper(b, "bare", backend).url + "/x",
-		"gateway": gatewayBeside(b, backend).url + "/app/x"}
+	at := map[string]string{"direct": backend + "/x", "gateway": gatewayBeside(b, backend).url + "/app/x"}
+	for _, name := range []string{"bare", "server", "bytes"} {
+		at[name] = helper(b, name, backend).url + "/x"
+	}
 	if n, ok := nginx(b, backend); ok {
 		at["nginx"] = n.url + "/x"
 	}
-	rate := wrk(b, 64, at["gateway"]) / 2
+	var rates []float64
+	for range 5 {
+		rates = append(rates, wrk(b, 64, at["gateway"]))
+	}
+	rate := median(rates) / 2
 	p50, p99 := map[string][]float64{}, map[string][]float64{}
 	for range 4 * (1 + b.N) {
 		for name, url := range at {
