@@ -305,6 +305,35 @@ func TestOddPages(t *testing.T) {
 	b.Clean("file://", "data:")
 }
 
+// The page draws links by their load, and has a row for each service under each policy.
+func TestLinksAndServices(t *testing.T) {
+	var runs []Run
+	var sums []Summary
+	for i, policy := range []string{"fifo with hpa", "fifo with muster"} {
+		r := fixture(policy, func(a, b *cluster.Job) bool { return a.Submit < b.Submit })
+		r.Links = []LinkLoad{{Name: "leaf-0 up", Rate: 400e9, Load: 0.75}, {Name: hostile, Rate: 25e9, Load: 0.1}}
+		r.Services = []Service{{Service: hostile, Requests: 1234, Attainment: 0.9876, P99: 0.0469, GPUHours: float64(4 - i),
+			PerHour: 500, Cost: 2, PerCost: 617}}
+		runs, sums = append(runs, r), append(sums, r.Summarise())
+	}
+	b := &pageView{browser.Open(t)}
+	b.Look(1280, 900, "light")
+	b.Do(chromedp.Navigate(writePage(t, "links and services", runs, sums)))
+	b.Settle()
+	for expr, want := range map[string]string{
+		`[...document.querySelectorAll("#links tbody tr")].map(r => r.cells[2].textContent).join()`:                                    "75.0 %,10.0 %",
+		`document.querySelector("#links .linkbar span").style.width`:                                                                   "75%",
+		`[...document.querySelectorAll("#services tbody tr")].map(r => r.cells[1].textContent + r.cells[3].textContent).join()`:        "fifo with hpa98.76 %,fifo with muster98.76 %",
+		`[...document.querySelectorAll("#services tbody tr")].map(r => r.cells[9].textContent + " " + r.cells[12].textContent).join()`: "4 617,3 617",
+		`document.querySelector("#services tbody th").textContent === document.querySelectorAll("#links tbody th")[1].textContent`:     "true",
+		`window.hacked === undefined`: "true",
+	} {
+		if got := b.JS(expr); got != want {
+			t.Errorf("%s: %q, want %q", expr, got, want)
+		}
+	}
+}
+
 // TestFewFirst: a page of many policies opens with five, gives the reasons, and shows the others
 // after a click.
 func TestFewFirst(t *testing.T) {

@@ -77,6 +77,7 @@ type pageRun struct {
 	Backfill string      `json:"backfill"`
 	Traffic  string      `json:"traffic,omitempty"`
 	Links    []LinkLoad  `json:"links,omitempty"` // of the network, the busiest first
+	Services []Service   `json:"services,omitempty"`
 	Hash     string      `json:"hash"`
 	Note     string      `json:"note"`
 	Values   []*float64  `json:"values"` // per figure; null: undefined
@@ -194,7 +195,7 @@ func (p *page) add(to *pageRun, r *Run, queues map[string]int) {
 	to.Series = r.pageSeries()
 	to.JCT, to.Delay = r.pageDists()
 	to.Queues = r.pageQueues(id)
-	to.Links = r.Links
+	to.Links, to.Services = r.Links, r.Services
 	r.pageSpans(to, id)
 }
 

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -68,6 +69,36 @@ type LinkLoad struct {
 	Load float64 `json:"load"` // part of the rate
 }
 
+// Service is what became of a service's requests in a run. Times are seconds.
+type Service struct {
+	Service    string  `json:"service"`
+	Scaling    string  `json:"scaling"`
+	Policy     string  `json:"policy"`
+	Requests   int64   `json:"requests"`
+	Attainment float64 `json:"attainment"`
+	Goodput    float64 `json:"goodput_per_s"`
+	P50        float64 `json:"p50_s"`
+	P99        float64 `json:"p99_s"`
+	P999       float64 `json:"p999_s"`
+	Batch      float64 `json:"mean_batch"`
+	Dropped    int64   `json:"dropped"`
+	Refused    int64   `json:"refused"`
+	Failed     int64   `json:"failed"`
+	GPUHours   float64 `json:"gpu_hours"`
+	PerHour    float64 `json:"requests_per_gpu_hour"`
+	Cost       float64 `json:"cost"`
+	PerCost    float64 `json:"requests_per_cost,omitempty"` // 0: no variant has a cost
+	Accuracy   float64 `json:"accuracy,omitempty"`
+	TTFT       float64 `json:"ttft_p99_s,omitempty"`
+	TPOT       float64 `json:"tpot_p99_s,omitempty"`
+	Tokens     float64 `json:"tokens_per_gpu_hour,omitempty"`
+	Peak       int     `json:"peak_replicas"`
+	Started    int     `json:"replicas_started"`
+	Warm       int     `json:"warm_starts"`
+	Evicted    int     `json:"replicas_evicted"`
+	Hash       string  `json:"hash"`
+}
+
 // Span is a job's stay on some devices, for the Gantt strips of small runs.
 type Span struct {
 	Job   cluster.JobID
@@ -101,6 +132,7 @@ type Run struct {
 	Spans    []Span     // empty: too many to draw
 	Power    []Power    // by group of nodes that may sleep; none: no node may
 	Links    []LinkLoad // of the network, the busiest first; none: no network is described
+	Services []Service  // that were played beside the jobs
 	Failures int
 	First    cluster.Time // first submission
 	Last     cluster.Time // last end
@@ -120,4 +152,12 @@ func (r *Run) Rejected() (first, n int) {
 		}
 	}
 	return first, n
+}
+
+// OfFirst returns the books of the first n jobs alone; curves stay those of all.
+func (r *Run) OfFirst(n int) Run {
+	own := *r
+	own.Jobs, own.Ideal, own.Records, own.Active = r.Jobs[:n], r.Ideal[:n], r.Records[:n], r.Active[:n]
+	own.Spans = slices.DeleteFunc(slices.Clone(r.Spans), func(s Span) bool { return int(s.Job) >= n })
+	return own
 }

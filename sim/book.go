@@ -128,9 +128,10 @@ func (b *Book) advance(at cluster.Time) {
 	b.now = at
 }
 
-func (b *Book) arrived(s *cluster.Job) {
+// arrived books a job's submission; its GPUs count as those of a queue, or of what is drawn like one.
+func (b *Book) arrived(s *cluster.Job, queue string) {
 	r := &b.Records[s.ID]
-	r.Submit, r.GPUs, r.Queue = b.now, int32(s.GPUs()), b.queue(s.Queue)
+	r.Submit, r.GPUs, r.Queue = b.now, int32(s.GPUs()), b.queue(queue)
 	b.First = min(b.First, b.now)
 	b.pending++
 	b.active++

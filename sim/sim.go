@@ -260,7 +260,11 @@ func (w *World) arrive(j *jobRun) engine.Event {
 	j.phase, j.since = waiting, w.now
 	w.alive++
 	w.quiet = w.now
-	w.book.arrived(s)
+	queue := s.Queue
+	if j.replica != nil {
+		queue = "service " + w.opt.Serving.Services[j.replica.service].Name
+	}
+	w.book.arrived(s, queue)
 	if j.entry.End > 0 {
 		w.push(worldEvent{at: max(j.entry.End, w.now), kind: evCancel, id: int32(s.ID)})
 	}

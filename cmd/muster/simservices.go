@@ -6,22 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/policy"
+	"github.com/muster-gpu/muster/report"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/scale"
 	"github.com/muster-gpu/muster/sim"
+	"github.com/muster-gpu/muster/trace"
 )
 
 // simServices plays services in the simulator, beside a workload or alone.
 func simServices(c *cobra.Command, f *simFlags) error {
-	if f.tile > 1 || f.search != "" || f.starts > 0 || f.html != "" || f.csv != "" || f.json != "" && f.json != "-" {
-		return usage(errors.New("--services: writes its table, or with --json - that as JSON; --tile, --search, --score-starts, --html and --csv are not for it"))
+	if f.tile > 1 || f.search != "" || f.starts > 0 || f.csv != "" || f.jobs != "" {
+		return usage(errors.New("--services: --tile, --search, --score-starts, --csv and --jobs-csv are not for it; --json and --html have all figures"))
 	}
 	if f.requests == "" {
 		return usage(errors.New("--services: say with --requests which requests come"))
@@ -65,7 +70,7 @@ func simServices(c *cobra.Command, f *simFlags) error {
 			return fmt.Errorf("%s: %w", outs[i].Label, outs[i].Err)
 		}
 	}
-	return writeServices(c.OutOrStdout(), outs, labels, services, f.json == "-")
+	return f.writeServices(c.OutOrStdout(), c.ErrOrStderr(), playedOf(outs, labels, wl, spec))
 }
 
 // servicesOf makes of each setup one for each scaling policy.
@@ -97,76 +102,110 @@ func servicesOf(setups []sim.Setup, services []service.Service, load *config.Req
 	return all, labels, nil
 }
 
-// simServiceRow is a line of the table.
-type simServiceRow struct {
-	Service    string  `json:"service"`
-	Scaling    string  `json:"scaling"`
-	Policy     string  `json:"policy"`
-	Requests   int64   `json:"requests"`
-	Attainment float64 `json:"attainment"`
-	Goodput    float64 `json:"goodput_per_s"`
-	P50        float64 `json:"p50_s"`
-	P99        float64 `json:"p99_s"`
-	P999       float64 `json:"p999_s"`
-	Batch      float64 `json:"mean_batch"`
-	Dropped    int64   `json:"dropped"`
-	Refused    int64   `json:"refused"`
-	Failed     int64   `json:"failed"`
-	GPUHours   float64 `json:"gpu_hours"`
-	PerHour    float64 `json:"requests_per_gpu_hour"`
-	Cost       float64 `json:"cost"`
-	Accuracy   float64 `json:"accuracy,omitempty"`
-	TTFT       float64 `json:"ttft_p99_s,omitempty"`
-	TPOT       float64 `json:"tpot_p99_s,omitempty"`
-	Tokens     float64 `json:"tokens_per_gpu_hour,omitempty"`
-	Peak       int     `json:"peak_replicas"`
-	Started    int     `json:"replicas_started"`
-	Warm       int     `json:"warm_starts"`
-	Evicted    int     `json:"replicas_evicted"`
-	Hash       string  `json:"hash"`
+// servicesPlayed are the services under every setup, and the books of the workload's jobs under each.
+type servicesPlayed struct {
+	rows []report.Service
+	runs []report.Run
+	sums []report.Summary
 }
 
-func writeServices(w io.Writer, outs []sim.Outcome, labels []string, services []service.Service, asJSON bool) error {
-	rows := []simServiceRow{}
+// playedOf takes the results of setups with a scaling policy each; the first jobs of each are the workload's.
+func playedOf(outs []sim.Outcome, labels []string, wl *trace.Workload, spec *cluster.Spec) *servicesPlayed {
+	p := &servicesPlayed{rows: []report.Service{}, sums: []report.Summary{}}
 	for i := range outs {
-		for k := range services {
-			s, t := &services[k], &outs[i].Setup.World.Serving.Served[k]
+		played, run := outs[i].Setup.World.Serving, outs[i].Run.OfFirst(len(wl.Jobs))
+		run.Trace, run.Cluster = wl.Name, describe(spec)
+		if labels[i] != "" {
+			run.Policy += " with " + labels[i]
+		}
+		for k := range played.Services {
+			s, t := &played.Services[k], &played.Served[k]
 			add := func(name string, t *sim.Served) {
 				r := rowOf(t)
 				r.Service, r.Scaling, r.Policy = name, cmp.Or(labels[i], s.Scaling), outs[i].Label
 				r.Hash = fmt.Sprintf("%016x", outs[i].Hash)
-				rows = append(rows, r)
+				run.Services = append(run.Services, r)
 			}
 			if add(s.Name, t); t.Canary != nil { // of these
 				add(s.Name+"/"+s.Variants[len(s.Variants)-1].Name, t.Canary)
 			}
 		}
+		p.rows, p.runs, p.sums = append(p.rows, run.Services...), append(p.runs, run), append(p.sums, run.Summarise())
 	}
-	if asJSON {
-		return json.NewEncoder(w).Encode(map[string]any{"services": rows})
+	return p
+}
+
+// writeServices writes the services, and below them the jobs that ran beside them.
+func (f *simFlags) writeServices(out, errw io.Writer, p *servicesPlayed) error {
+	emit := func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(map[string]any{"services": p.rows, "jobs": p.sums})
 	}
-	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVICE\tSCALING\tPOLICY\tREQUESTS\tIN TIME\tP50\tP99\tTTFT P99\tTPOT P99\tBATCH\tDROPPED\tACCURACY\tGPU-HOURS\tPER GPU-HOUR\tPEAK\tSTARTED\tHASH")
-	for i := range rows {
-		r := &rows[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f %%\t%s\t%s\t%s\t%s\t%.1f\t%d\t%s\t%.2f\t%.0f\t%d\t%d\t%s\n", r.Service,
-			r.Scaling, r.Policy,
-			r.Requests, 100*r.Attainment, millis(r.P50), millis(r.P99), millis(r.TTFT), millis(r.TPOT), r.Batch,
-			r.Dropped+r.Refused+r.Failed, accuracy(r.Accuracy), r.GPUHours,
-			r.PerHour, r.Peak, r.Started, r.Hash)
+	if f.json == "-" {
+		if err := emit(out); err != nil {
+			return err
+		}
+	} else if err := p.table(out); err != nil {
+		return err
 	}
-	return t.Flush()
+	if f.json != "" && f.json != "-" {
+		if err := writeFile(f.json, emit); err != nil {
+			return err
+		}
+		fmt.Fprintf(errw, "wrote %s\n", f.json)
+	}
+	if f.html == "" {
+		return nil
+	}
+	err := writeFile(f.html, func(w io.Writer) error {
+		return report.WriteHTML(w, "Muster: services beside "+p.runs[0].Trace, p.runs, p.sums)
+	})
+	if err == nil {
+		fmt.Fprintf(errw, "wrote %s\n", f.html)
+	}
+	return err
+}
+
+func (p *servicesPlayed) table(out io.Writer) error {
+	const near = 1e-6
+	costs := slices.ContainsFunc(p.rows, func(r report.Service) bool { // or a replica costs its GPUs
+		return math.Abs(r.Cost-r.GPUHours) > near*r.GPUHours
+	})
+	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprint(t, "SERVICE\tSCALING\tPOLICY\tREQUESTS\tIN TIME\tP50\tP99\tTTFT P99\tTPOT P99\tBATCH\tDROPPED\tACCURACY\t"+
+		"GPU-HOURS\tPER GPU-HOUR\t")
+	if costs {
+		fmt.Fprint(t, "PER COST\t")
+	}
+	fmt.Fprintln(t, "PEAK\tSTARTED\tHASH")
+	for i := range p.rows {
+		r := &p.rows[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f %%\t%s\t%s\t%s\t%s\t%.1f\t%d\t%s\t%.2f\t%.0f\t", r.Service, r.Scaling,
+			r.Policy, r.Requests, 100*r.Attainment, millis(r.P50), millis(r.P99), millis(r.TTFT), millis(r.TPOT), r.Batch,
+			r.Dropped+r.Refused+r.Failed, accuracy(r.Accuracy), r.GPUHours, r.PerHour)
+		if costs {
+			fmt.Fprintf(t, "%.0f\t", r.PerCost)
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\n", r.Peak, r.Started, r.Hash)
+	}
+	if err := t.Flush(); err != nil || len(p.runs[0].Records) == 0 {
+		return err
+	}
+	fmt.Fprintln(out, "\nThe jobs beside them:")
+	return report.WriteTable(out, p.sums, report.TableOptions{Width: width(out), Color: isTTY(out)})
 }
 
 // rowOf is what became of a service, or of its canary.
-func rowOf(t *sim.Served) simServiceRow {
-	r := simServiceRow{Requests: t.Arrived, Attainment: t.Attainment(), P50: t.Latency.Quantile(0.5).Seconds(),
+func rowOf(t *sim.Served) report.Service {
+	r := report.Service{Requests: t.Arrived, Attainment: t.Attainment(), P50: t.Latency.Quantile(0.5).Seconds(),
 		P99: t.Latency.Quantile(0.99).Seconds(), P999: t.Latency.Quantile(0.999).Seconds(), Dropped: t.Dropped,
 		Refused: t.Refused, Failed: t.Failed, GPUHours: t.GPUHours, Cost: t.Cost, Accuracy: t.Accuracy, Peak: t.Peak,
 		Started: t.Started, Warm: t.Warm, Evicted: t.Evicted, Batch: float64(t.Answered) / float64(max(1, t.Batches)),
 		TTFT: t.TTFT.Quantile(0.99).Seconds(), TPOT: t.TPOT.Quantile(0.99).Seconds()}
 	if t.GPUHours > 0 {
 		r.PerHour, r.Tokens = float64(t.Answered)/t.GPUHours, float64(t.Tokens)/t.GPUHours
+	}
+	if t.Cost > 0 {
+		r.PerCost = float64(t.Answered) / t.Cost
 	}
 	return r
 }

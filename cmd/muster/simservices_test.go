@@ -2,18 +2,21 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/report"
 )
 
 // TestSimServices: three scaling policies in one table; the same twice; beside a workload, whose jobs wait
 // longer for it.
 func TestSimServices(t *testing.T) {
-	play := func(args ...string) (rows []simServiceRow) {
+	play := func(args ...string) (rows []report.Service) {
 		t.Helper()
-		var v struct{ Services []simServiceRow }
+		var v struct{ Services []report.Service }
 		args = append([]string{"sim", "--services", "../../examples/serving/vision.yaml",
 			"--requests", "../../examples/serving/vision-load.yaml", "--json", "-"}, args...)
 		if err := json.Unmarshal([]byte(ok(t, args...)), &v); err != nil {
@@ -39,10 +42,7 @@ func TestSimServices(t *testing.T) {
 	if again[0] != rows[2] {
 		t.Errorf("again: %+v, before: %+v", again[0], rows[2])
 	}
-	if beside := play("--demo", "--queues", "none", "--policies", "multifactor"); len(beside) != 1 ||
-		beside[0].Attainment < 0.9 {
-		t.Errorf("beside the demo's jobs: %+v", beside)
-	}
+	besideJobs(t)
 	out := ok(t, "sim", "--services", "../../examples/serving/chat.yaml", "--requests",
 		"../../examples/serving/chat-load.yaml", "--cluster", "1x8xH100-80GB", "--policies", "fifo")
 	if !strings.Contains(out, "TTFT P99") || !strings.Contains(out, "chat") {
@@ -50,7 +50,7 @@ func TestSimServices(t *testing.T) {
 	}
 	out = ok(t, "sim", "--services", "../../examples/serving/phases.yaml", "--requests",
 		"../../examples/serving/phases-load.yaml", "--cluster", "4x8xA100-80GB", "--policies", "fifo", "--json", "-")
-	var phases struct{ Services []simServiceRow }
+	var phases struct{ Services []report.Service }
 	if err := json.Unmarshal([]byte(out), &phases); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +62,7 @@ func TestSimServices(t *testing.T) {
 		"--requests x.yaml":                   "--requests and --scaling need --services",
 		"--services x.yaml --requests y.yaml": "x.yaml",
 		"--services ../../examples/serving/vision.yaml --requests ../../examples/serving/vision-load.yaml --demo":                          "the cluster can never run a replica",
+		"--services x.yaml --requests y.yaml --csv z":                                                                                      "--csv",
 		"--services x.yaml --requests y.yaml --tile 2":                                                                                     "--tile",
 		"--services ../../examples/serving/vision.yaml --requests ../../examples/serving/chat-load.yaml":                                   `unknown service "chat"`,
 		"--services ../../examples/serving/vision.yaml --requests ../../examples/serving/vision-load.yaml":                                 "say on which --cluster",
@@ -71,6 +72,62 @@ func TestSimServices(t *testing.T) {
 		if err == nil || !strings.Contains(stderr+err.Error(), want) {
 			t.Errorf("%s: %v %s, want %s", args, err, stderr, want)
 		}
+	}
+}
+
+// besideJobs plays a service beside the demo's jobs, which wait longer for it than alone; table, JSON and page have both.
+func besideJobs(t *testing.T) {
+	t.Helper()
+	demo := []string{"sim", "--demo", "--queues", "none", "--policies", "multifactor", "--cluster", "3x8xH100-80GB"}
+	var alone struct{ Runs []report.Summary }
+	if err := json.Unmarshal([]byte(ok(t, append(demo, "--json", "-")...)), &alone); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	list, page := filepath.Join(dir, "list.json"), filepath.Join(dir, "page.html")
+	file := filepath.Join(dir, "vision.yaml")
+	text, err := os.ReadFile("../../examples/serving/vision.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	costly := strings.ReplaceAll(string(text), "    startup:", "    cost: 4\n    startup:")
+	if err := os.WriteFile(file, []byte(costly), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := ok(t, append(demo, "--services", file, "--requests", "../../examples/serving/vision-load.yaml",
+		"--scaling", "static,muster", "--json", list, "--html", page)...)
+	for _, want := range []string{"PER COST", "The jobs beside them", "multifactor with static", "Job completion time"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	data, err := os.ReadFile(list)
+	var both struct {
+		Services []report.Service
+		Jobs     []report.Summary
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &both)
+	}
+	if err != nil || len(both.Services) != 2 || len(both.Jobs) != 2 {
+		t.Fatalf("%v: %s", err, data)
+	}
+	for i, s := range both.Services {
+		j := &both.Jobs[i]
+		if s.Attainment < 0.9 || math.Abs(s.PerCost*4/s.PerHour-1) > 1e-3 {
+			t.Errorf("beside the demo's jobs: %+v", s)
+		}
+		if j.Jobs != alone.Runs[0].Jobs {
+			t.Errorf("%d jobs beside the service, %d alone", j.Jobs, alone.Runs[0].Jobs)
+		}
+	}
+	none, static, ours := alone.Runs[0].Delay.Mean, both.Jobs[0].Delay.Mean, both.Jobs[1].Delay.Mean
+	if static <= none || ours >= static {
+		t.Errorf("jobs wait %g s in the mean alone, %g s beside eight replicas, %g s beside as many as are needed",
+			none, static, ours)
+	}
+	if data, err = os.ReadFile(page); err != nil || !strings.Contains(string(data), `"service vision"`) {
+		t.Errorf("the page has no curve of what the service holds: %v", err)
 	}
 }
 
@@ -93,7 +150,7 @@ variants:
 	}
 	out := ok(t, "sim", "--services", file, "--requests", load, "--cluster", "1x4xH100-80GB", "--policies", "fifo",
 		"--json", "-")
-	var got struct{ Services []simServiceRow }
+	var got struct{ Services []report.Service }
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Services) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -5,7 +5,7 @@ var NS = document.querySelector("svg").namespaceURI;
 
 function $(id) { return document.getElementById(id); }
 
-/* el makes an element; text goes in as text, never as markup. */
+/* el makes an element with children, or lists of them; text goes in as text, never as markup. */
 function el(tag, attrs) {
   var e = document.createElement(tag);
   for (var k in attrs || {}) {
@@ -14,7 +14,7 @@ function el(tag, attrs) {
     else if (k.slice(0, 2) === "on") e.addEventListener(k.slice(2), attrs[k]);
     else if (attrs[k] !== null && attrs[k] !== false) e.setAttribute(k, attrs[k] === true ? "" : attrs[k]);
   }
-  for (var i = 2; i < arguments.length; i++) if (arguments[i]) e.append(arguments[i]);
+  for (var i = 2; i < arguments.length; i++) if (arguments[i]) e.append.apply(e, [].concat(arguments[i]));
   return e;
 }
 

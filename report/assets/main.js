@@ -50,6 +50,7 @@ if (runs.length) {
   distPlots();
   queuePanels();
   linkBars();
+  serviceRows();
   fragPlot();
   gantt();
 }
