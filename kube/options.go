@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/perf"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Labels and annotations that people put on pods, and what Muster writes there (terms.Label and so on).
@@ -50,6 +51,7 @@ const (
 	AnnotationFIFO      = terms.AnnotationFIFO
 	AnnotationSL        = terms.AnnotationSL
 	AnnotationQPs       = terms.AnnotationQPs
+	AnnotationIface     = terms.AnnotationIface
 	AnnotationSum       = terms.AnnotationSum
 	AnnotationPlan      = terms.AnnotationPlan
 	AnnotationBefore    = terms.AnnotationBefore
@@ -149,6 +151,7 @@ type Observer interface {
 	Leading(bool)                        // whether this scheduler schedules
 	Free(free, usable cluster.Milli)     // of the GPUs; what is usable, the pods submitted last could use on average
 	Queues([]QueueFigures)               // every few seconds where something changed: all of them
+	Links([]show.Link)                   // likewise: those of the network that gangs transmit over
 }
 
 type noObserver struct{}
@@ -166,6 +169,7 @@ func (noObserver) Gangs(int, int, int)     {}
 func (noObserver) Leading(bool)            {}
 func (noObserver) Free(_, _ cluster.Milli) {}
 func (noObserver) Queues([]QueueFigures)   {}
+func (noObserver) Links([]show.Link)       {}
 
 // QueueFigures are what a queue has and what waits there, those of queues below
 // it included.

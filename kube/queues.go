@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/retry"
@@ -237,6 +238,7 @@ func (d *Driver) writeStatus(now cluster.Time) {
 		figures = append(figures, f)
 	}
 	d.opt.Observe.Queues(figures)
+	d.opt.Observe.Links(driver.Links(d.eng))
 	if d.opt.Tell == nil {
 		return
 	}

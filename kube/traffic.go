@@ -63,6 +63,9 @@ func (d *Driver) tellTraffic(g *gang, obj *v1.Pod, notes map[string]string) {
 	notes[AnnotationFIFO] = cmp.Or(set["NCCL_IB_FIFO_TC"], notes[AnnotationTC])
 	notes[AnnotationSL] = cmp.Or(set["NCCL_IB_SL"], "0")
 	notes[AnnotationQPs] = cmp.Or(set["NCCL_IB_QPS_PER_CONNECTION"], "1")
+	if name := set["NCCL_SOCKET_IFNAME"]; name != "" {
+		notes[AnnotationIface] = name
+	}
 }
 
 // treat writes to the pods of a running gang how their traffic is treated from now on.

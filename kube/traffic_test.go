@@ -2,6 +2,8 @@ package kube
 
 import (
 	"fmt"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -23,6 +26,7 @@ func TestTrafficOfPods(t *testing.T) {
 	d, now := still(t, 0)
 	d.opt.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 	d.opt.Rules.Traffic, d.opt.QoS = "crux", config.DefaultQoS()
+	d.opt.QoS.Interface = "eth1"
 	d.opt.Sign = func(obj *v1.Pod, annotation, text string, at time.Time) string {
 		return fmt.Sprint(obj.UID, annotation, text, at.UnixNano())
 	}
@@ -52,7 +56,7 @@ func TestTrafficOfPods(t *testing.T) {
 	}
 	come("first", "{pattern: ring, bytes: 10GB, compute: 1s}")
 	if n := notes("first"); n[AnnotationClass] != "0" || n[AnnotationTC] != "0" || n[AnnotationDSCP] != "cs0" ||
-		n[AnnotationQPs] != "1" {
+		n[AnnotationQPs] != "1" || n[AnnotationIface] != "=eth1" {
 		t.Errorf("alone on its links: %v", n)
 	}
 	come("second", "{pattern: ring, bytes: 1GB, compute: 1s}")
@@ -116,7 +120,9 @@ func testTraffic(b *bench) {
 			b.Fatal(err)
 		}
 	}
+	seen := look.NewMetrics()
 	d, stop := b.schedule(func(o *Options) {
+		o.Observe = seen
 		o.Rules.Spec.Network = &cluster.Network{Rates: []int64{100e9, 100e9}, Classes: 5}
 		o.Rules.Traffic, o.QoS, o.Dynamic = "crux", config.DefaultQoS(), b.dynamic()
 		o.Sign = func(obj *v1.Pod, _, text string, _ time.Time) string { return string(obj.UID) + text }
@@ -157,6 +163,12 @@ func testTraffic(b *bench) {
 	if o, err := d.View().Overview(b.ctx); err != nil || len(o.Links) == 0 || o.Links[0].Load == 0 {
 		b.Errorf("links: %+v, %v", o.Links, err)
 	}
+	load := regexp.MustCompile(`(?m)^muster_link_load_ratio\{class="1",link="[^"]+"\} 0\.\d+$`)
+	b.wait("the links' load by class is among the metrics", func() bool {
+		w := httptest.NewRecorder()
+		seen.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+		return load.MatchString(w.Body.String())
+	})
 }
 
 // The placer compatible has gangs share as few links as it can: the second gang leaves alone the node that the first

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/show"
 )
 
 // Metrics is an observer of the driver (kube.Observer) that answers Prometheus.
@@ -27,6 +29,7 @@ type Metrics struct {
 	gangs                   *prometheus.GaugeVec
 	leading                 prometheus.Gauge
 	gpus, inQueue, oldest   *prometheus.GaugeVec
+	links                   *prometheus.GaugeVec
 	free, usable            prometheus.Gauge
 }
 
@@ -67,12 +70,15 @@ func NewMetrics() *Metrics {
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_kube_queue_oldest_pending_timestamp_seconds",
 			Help: "When the pod was created that waits longest in a queue; not there if none waits."},
 			[]string{"queue"}),
+		links: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "muster_link_load_ratio",
+			Help: "Part of a link's rate that gangs take by the model of the network, by class of traffic (0: none)."},
+			[]string{"link", "class"}),
 		free: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_free_gpus",
 			Help: "GPUs that are free on nodes that take pods, parts counted as parts."}),
 		usable: prometheus.NewGauge(prometheus.GaugeOpts{Name: "muster_usable_gpus",
 			Help: "Of them what the pods submitted last could use on average; the rest are fragments."})}
 	m.reg.MustRegister(m.steps, m.binds, m.failed, m.evicted, m.renews, m.moved, m.partitioned, m.reports, m.unwound,
-		m.aside, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.free, m.usable,
+		m.aside, m.gangs, m.leading, m.gpus, m.inQueue, m.oldest, m.links, m.free, m.usable,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -132,6 +138,16 @@ func (m *Metrics) Leading(yes bool) {
 func (m *Metrics) Free(free, usable cluster.Milli) {
 	m.free.Set(inGPUs(free))
 	m.usable.Set(inGPUs(usable))
+}
+
+// Links implements kube.Observer.
+func (m *Metrics) Links(list []show.Link) {
+	m.links.Reset()
+	for i := range list {
+		for _, c := range list[i].Classes {
+			m.links.WithLabelValues(list[i].Name, strconv.Itoa(c.Class)).Set(c.Load)
+		}
+	}
 }
 
 // Queues implements kube.Observer.

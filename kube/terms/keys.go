@@ -91,7 +91,8 @@ const SealSuffix = "-seal"
 func Written(key string) bool {
 	switch strings.TrimSuffix(key, SealSuffix) {
 	case AnnotationPlan, AnnotationBefore, AnnotationAsked, AnnotationReturned, AnnotationEvery, AnnotationSum,
-		AnnotationClass, AnnotationDSCP, AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs:
+		AnnotationClass, AnnotationDSCP, AnnotationSlots, AnnotationTC, AnnotationFIFO, AnnotationSL, AnnotationQPs,
+		AnnotationIface:
 		return true
 	}
 	return false

@@ -55,6 +55,7 @@ const (
 	AnnotationFIFO  = Prefix + "nccl-ib-fifo-tc"
 	AnnotationSL    = Prefix + "nccl-ib-sl"
 	AnnotationQPs   = Prefix + "nccl-ib-qps-per-connection"
+	AnnotationIface = Prefix + "nccl-socket-ifname" // where the configuration names an interface
 
 	// written with the binding: after how many seconds it should write the next checkpoint
 	AnnotationEvery = Prefix + "save-every"

@@ -3,7 +3,7 @@
 function serviceRows() {
   var sec = $("services"), rows = [];
   if (!runs.some(function (r) { return r.services; })) { sec.hidden = true; return; }
-  var costs = runs.some(function (r) { return (r.services || []).some(function (s) { return s.cost; }); });
+  var costs = runs.some(function (r) { return (r.services || []).some(function (s) { return s.gpu_hours && Math.abs(s.cost / s.gpu_hours - 1) > 1e-6; }); });
   function ms(s) { return s ? num(1000 * s) + " ms" : ""; }
   runs.forEach(function (r) {
     (r.services || []).forEach(function (s) {
