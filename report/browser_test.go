@@ -312,8 +312,8 @@ func TestLinksAndServices(t *testing.T) {
 	for i, policy := range []string{"fifo with hpa", "fifo with muster"} {
 		r := fixture(policy, func(a, b *cluster.Job) bool { return a.Submit < b.Submit })
 		r.Links = []LinkLoad{{Name: "leaf-0 up", Rate: 400e9, Load: 0.75}, {Name: hostile, Rate: 25e9, Load: 0.1}}
-		r.Services = []Service{{Service: hostile, Requests: 1234, Attainment: 0.9876, P99: 0.0469, GPUHours: float64(4 - i),
-			PerHour: 500, Cost: 2, PerCost: 617}}
+		r.Services = []Service{{Service: hostile, Requests: 1234, Attainment: 0.9876, P99: 0.0469,
+			GPUHours: float64(4 - i), PerHour: 500, Cost: 2, PerCost: 617}}
 		runs, sums = append(runs, r), append(sums, r.Summarise())
 	}
 	b := &pageView{browser.Open(t)}

@@ -17,7 +17,8 @@ import (
 var assets embed.FS
 
 // scripts are the page's own, in order; they share one function scope.
-var scripts = []string{"base.js", "summary.js", "plots.js", "queues.js", "links.js", "services.js", "gantt.js", "main.js"}
+var scripts = []string{"base.js", "summary.js", "plots.js", "queues.js", "links.js", "services.js", "gantt.js",
+	"main.js"}
 
 func asset(name string) string { return embedded(assets, "assets/"+name) }
 

@@ -40,7 +40,7 @@ var helpers = map[string]func(l net.Listener, backend string) error{
 			p.SetXForwarded()
 		}})
 	},
-	"server": func(l net.Listener, backend string) error { // net/http's server and the gateway's client, nothing between
+	"server": func(l net.Listener, backend string) error { // net/http's server, the gateway's client
 		to, err := url.Parse(backend)
 		if err != nil {
 			return err

@@ -178,7 +178,8 @@ func TestFollows(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, gateway.RoutesFile)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is logged that the file is gone", func() bool { return strings.Contains(p.log.String(), "no such file") })
+	until(t, "it is logged that the file is gone",
+		func() bool { return strings.Contains(p.log.String(), "no such file") })
 	if status, text := get(t, http.DefaultClient, p.url+"/app/x"); status != 200 {
 		t.Errorf("the former configuration does not stay: %d %s", status, text)
 	}
@@ -221,7 +222,8 @@ func TestSocket(t *testing.T) {
 			t.Errorf("%s: %s", url, text)
 		}
 	}
-	if second := start(t, "--dir", dir); !second.ended() || !strings.Contains(second.log.String(), "another gateway runs") {
+	second := start(t, "--dir", dir)
+	if !second.ended() || !strings.Contains(second.log.String(), "another gateway runs") {
 		t.Errorf("a second one runs: %s", second.log.String())
 	}
 	_ = p.stop(t, syscall.SIGKILL)

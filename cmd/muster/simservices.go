@@ -180,8 +180,8 @@ func (p *servicesPlayed) table(out io.Writer) error {
 	for i := range p.rows {
 		r := &p.rows[i]
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.2f %%\t%s\t%s\t%s\t%s\t%.1f\t%d\t%s\t%.2f\t%.0f\t", r.Service, r.Scaling,
-			r.Policy, r.Requests, 100*r.Attainment, millis(r.P50), millis(r.P99), millis(r.TTFT), millis(r.TPOT), r.Batch,
-			r.Dropped+r.Refused+r.Failed, accuracy(r.Accuracy), r.GPUHours, r.PerHour)
+			r.Policy, r.Requests, 100*r.Attainment, millis(r.P50), millis(r.P99), millis(r.TTFT), millis(r.TPOT),
+			r.Batch, r.Dropped+r.Refused+r.Failed, accuracy(r.Accuracy), r.GPUHours, r.PerHour)
 		if costs {
 			fmt.Fprintf(t, "%.0f\t", r.PerCost)
 		}

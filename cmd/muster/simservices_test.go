@@ -75,7 +75,8 @@ func TestSimServices(t *testing.T) {
 	}
 }
 
-// besideJobs plays a service beside the demo's jobs, which wait longer for it than alone; table, JSON and page have both.
+// besideJobs plays a service beside the demo's jobs, which wait longer for it than alone; table, JSON and page have
+// both.
 func besideJobs(t *testing.T) {
 	t.Helper()
 	demo := []string{"sim", "--demo", "--queues", "none", "--policies", "multifactor", "--cluster", "3x8xH100-80GB"}
@@ -96,7 +97,8 @@ func besideJobs(t *testing.T) {
 	}
 	out := ok(t, append(demo, "--services", file, "--requests", "../../examples/serving/vision-load.yaml",
 		"--scaling", "static,muster", "--json", list, "--html", page)...)
-	for _, want := range []string{"PER COST", "The jobs beside them", "multifactor with static", "Job completion time"} {
+	for _, want := range []string{"PER COST", "The jobs beside them", "multifactor with static",
+		"Job completion time"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -35,7 +35,8 @@ func TestSimTraffic(t *testing.T) {
 		t.Errorf("GPU-hours lost to others: %v; muster should give back half of them", lost)
 	}
 	for _, name := range []string{"clos.yaml", "large.yaml"} {
-		text := ok(t, append(demo, "--cluster", filepath.Join("../../examples/network", name), "--traffic", "none,ecmp")...)
+		text := ok(t, append(demo, "--cluster", filepath.Join("../../examples/network", name),
+			"--traffic", "none,ecmp")...)
 		for _, want := range []string{"traffic ecmp", "busiest links"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)
