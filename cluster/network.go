@@ -26,6 +26,29 @@ type Network struct {
 	// known of them. A simulation only: a driver of real machines does not guess.
 	Unknown []string `json:"unknown,omitempty"`
 	Uneven  Uneven   `json:"uneven,omitzero"`
+	// Told: jobs are real, and begin their iterations in slots only as far as they say so (SlotsReport). In a simulation
+	// they do.
+	Told bool `json:"told,omitempty"`
+}
+
+// SlotsReport is what a job was heard to say of slots in its present run.
+type SlotsReport string
+
+// What is heard of slots.
+const (
+	SlotsUnheard  SlotsReport = ""          // nothing: it may not call muster.iteration() at all
+	SlotsCalled   SlotsReport = "called"    // it tells of its iterations, so it can be told when to begin them
+	SlotsHeld     SlotsReport = "held"      // they begin in their slots
+	SlotsTooShort SlotsReport = "too-short" // they take longer than the period, so they do not
+)
+
+// After is what is known of a job's slots after another report. That it calls muster.iteration() is no news of a job
+// that said more.
+func (s SlotsReport) After(next SlotsReport) SlotsReport {
+	if next == SlotsUnheard || next == SlotsCalled && s != SlotsUnheard {
+		return s
+	}
+	return next
 }
 
 // Uneven is how far links are from giving all transmissions of a class the same rate, in percent. The zero value: they

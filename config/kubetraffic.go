@@ -41,8 +41,11 @@ func (f *kubeFile) network(c *Kube) (err error) {
 	}
 	file := networkFile{Classes: len(c.QoS.Classes), Rates: n.Rates, Links: n.Links, Models: n.Models,
 		Uneven: n.Uneven}
-	c.Network, err = file.read(nil, nil) // nodes come and go: which there are is not known here
-	return err
+	if c.Network, err = file.read(nil, nil); err != nil { // nodes come and go: which there are is not known here
+		return err
+	}
+	c.Network.Told = true
+	return nil
 }
 
 // ParseTraffic reads what a job transmits, as YAML in one line: {pattern: ring, bytes: 553MB, compute: 120ms}.

@@ -68,14 +68,15 @@ type Event struct {
 	Pace int64        `json:"pace,omitempty"`
 	Unit job.PaceUnit `json:"unit,omitempty"` // ... and of what
 	// Progress: what of its traffic was measured (zero fields were not); nil: nothing
-	Traffic *cluster.Traffic `json:"traffic,omitempty"`
-	Node    string           `json:"node,omitempty"`    // Node*, GPUBad
-	Spare   *cluster.Node    `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
-	GPUs    uint64           `json:"gpus,omitempty"`    // GPUBad: mask of devices
-	Undo    bool             `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
-	Queues  []cluster.Queue  `json:"queues,omitempty"`  // QueueChanged
-	Compact Compact          `json:"compact,omitempty"` // Defragment
-	Wake    time.Duration    `json:"wake,omitempty"`    // NodeAsleep
+	Traffic *cluster.Traffic    `json:"traffic,omitempty"`
+	Slots   cluster.SlotsReport `json:"slots,omitempty"`   // Progress: what it says of its slots
+	Node    string              `json:"node,omitempty"`    // Node*, GPUBad
+	Spare   *cluster.Node       `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
+	GPUs    uint64              `json:"gpus,omitempty"`    // GPUBad: mask of devices
+	Undo    bool                `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
+	Queues  []cluster.Queue     `json:"queues,omitempty"`  // QueueChanged
+	Compact Compact             `json:"compact,omitempty"` // Defragment
+	Wake    time.Duration       `json:"wake,omitempty"`    // NodeAsleep
 
 	Size *NodeSize        `json:"size,omitempty"` // NodeResized
 	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed

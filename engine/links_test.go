@@ -168,6 +168,71 @@ func TestMeasuredTraffic(t *testing.T) {
 	}
 }
 
+// Real jobs are given slots once they tell of their iterations, and count as keeping them once they say so; until then,
+// or when they say that they do not, a class keeps them apart, and without classes nothing is expected.
+func TestSlots(t *testing.T) {
+	for _, classes := range []int{1, 4} {
+		cfg := networked(t, "cassini")
+		cfg.Spec.Network.Told, cfg.Spec.Network.Classes = true, classes
+		e := must(engine.New(cfg))
+		now := cluster.Time(0)
+		says := func(id cluster.JobID, s cluster.SlotsReport) {
+			now = now.Add(time.Second)
+			e.Step(engine.Batch{Now: now, Events: []engine.Event{{Type: engine.Progress, Job: id, Slots: s}}})
+		}
+		var evs, started []engine.Event
+		for id := range cluster.JobID(2) {
+			evs = append(evs, engine.Event{Type: engine.Submitted, Job: id, Spec: sender(id, 4, 3)})
+			started = append(started, engine.Event{Type: engine.Started, Job: id})
+		}
+		e.Step(engine.Batch{Events: evs})
+		e.Step(engine.Batch{Now: 1, Events: started})
+		check := func(what string, want [2]int, slots, expected bool) {
+			t.Helper()
+			for id := range cluster.JobID(2) {
+				v, _ := e.OnNetwork(id)
+				if classes == 1 {
+					want[id] = 0
+				}
+				if v.Treatment.Class != want[id] || v.Treatment.Period > 0 != slots {
+					t.Errorf("%d classes, %s: job %d has class %d and a period of %v, want class %d, slots: %v", classes, what,
+						id, v.Treatment.Class, v.Treatment.Period, want[id], slots)
+				}
+				if none := v.Takes <= v.Alone+v.Alone/50; none != (classes > 1 || expected) {
+					t.Errorf("%d classes, %s: an iteration of job %d takes %v, alone %v", classes, what, id, v.Takes, v.Alone)
+				}
+			}
+		}
+		check("nothing heard", [2]int{1, 2}, false, false)
+		says(0, cluster.SlotsCalled)
+		check("one tells of its iterations", [2]int{1, 2}, false, false)
+		says(1, cluster.SlotsCalled)
+		check("both do", [2]int{1, 2}, true, false)
+		says(0, cluster.SlotsHeld)
+		says(1, cluster.SlotsHeld)
+		check("both keep their slots", [2]int{}, true, true)
+		says(1, cluster.SlotsCalled)
+		check("one has a report without a word of slots", [2]int{}, true, true)
+		says(1, cluster.SlotsTooShort)
+		check("one does not keep them", [2]int{1, 2}, true, false)
+
+		data, err := json.Marshal(e.Snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var snap engine.Snapshot
+		if err := json.Unmarshal(data, &snap); err != nil {
+			t.Fatal(err)
+		}
+		if e, err = engine.Restore(cfg, &snap); err != nil {
+			t.Fatal(err)
+		}
+		check("after a restart", [2]int{1, 2}, true, false)
+		says(1, cluster.SlotsHeld)
+		check("when it keeps them again", [2]int{}, true, true)
+	}
+}
+
 // Without facts about traffic decisions are those without a network, hash by hash.
 func TestWithoutTraffic(t *testing.T) {
 	hash := func(cfg engine.Config) (h uint64) {

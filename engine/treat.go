@@ -72,8 +72,13 @@ func (e *Engine) onNetwork(j *job.State) string {
 	return text
 }
 
-// noteTraffic takes over what was measured of a job's traffic, unless it is about what was known.
-func (e *Engine) noteTraffic(j *job.State, t *cluster.Traffic) {
+// noteTraffic takes over what was measured of a job's traffic, unless it is about what was known, and what it says of
+// its slots.
+func (e *Engine) noteTraffic(j *job.State, t *cluster.Traffic, slots cluster.SlotsReport) {
+	if s := j.Account.Slots.After(slots); s != j.Account.Slots && e.cfg.Spec.Network != nil {
+		j.Account.Slots = s
+		e.links.Changed(j)
+	}
 	if t == nil || t.Check() != nil || e.cfg.Spec.Network == nil || e.links.Traffic(j).Like(t) {
 		return
 	}

@@ -30,6 +30,14 @@ func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 		ev.Traffic = &cluster.Traffic{Bytes: n.Bytes,
 			Compute: time.Duration((n.IterationSec - n.CommSec) * float64(time.Second)).Round(time.Millisecond)}
 	}
+	switch {
+	case n.Slots == show.SlotsHeld:
+		ev.Slots = cluster.SlotsHeld
+	case n.Slots == show.SlotsTooShort:
+		ev.Slots = cluster.SlotsTooShort
+	case n.IterationSec > 0:
+		ev.Slots = cluster.SlotsCalled
+	}
 	if h.Job.Spec.Model != "" {
 		ev.Pace, ev.Unit = p.Tell(n)
 	}

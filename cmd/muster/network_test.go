@@ -140,20 +140,29 @@ func TestTrafficIsTreated(t *testing.T) {
 	d.want(out, "h9")
 }
 
-// A job is told its slots, and of a change while it runs.
+// Jobs are in classes apart until they tell of their iterations; then they are told their slots, and of a change.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ntraffic: cassini\n"+narrow)
-	const script = "echo $MUSTER_NETWORK; while :; do cat $MUSTER_NETWORK; sleep 0.1; done"
+	gate := filepath.Join(d.dir, "gate")
+	script := "echo $MUSTER_NETWORK; while :; do cat $MUSTER_NETWORK; sleep 0.1; " +
+		"[ -e " + gate + " ] && echo '{\"iteration_s\": 0.2}' >> $MUSTER_PROGRESS; done"
 	d.must("submit", d.reduces("first", script, 150*time.Millisecond, 2, "h1", "h3"))
 	d.eventually("it runs", func() bool { return strings.Contains(d.read("first-1.out"), `"period_s":0}`) })
 	d.must("submit", d.reduces("second", script, 150*time.Millisecond, 2, "h2", "h4"))
+	d.eventually("both have a class of their own and no slots", func() bool {
+		one, two := d.networkOf(1), d.networkOf(2)
+		return one.Class+two.Class == 3 && one.Period == 0 && two.Period == 0
+	})
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	d.eventually("both have slots", func() bool {
 		return !strings.HasSuffix(d.read("first-1.out"), `"period_s":0}`+"\n") &&
 			strings.Contains(d.read("second-1.out"), `"shift_s":0.`)
 	})
 	n := d.networkOf(2)
-	if n.Period == 0 || !strings.HasPrefix(n.Slots, "not known") {
+	if n.Period == 0 || n.Class == 0 || !strings.HasPrefix(n.Slots, "not known") {
 		t.Errorf("%+v", n)
 	}
 	d.must("cancel", "2")

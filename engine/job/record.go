@@ -90,6 +90,8 @@ type Account struct {
 	Slow cluster.Time `json:"too_slow_since,omitempty"`
 	// over the network; nil: not measured; never modified in place
 	Traffic *cluster.Traffic `json:"measured_traffic,omitempty"`
+	// what it said of the slots in which its iterations are to begin
+	Slots cluster.SlotsReport `json:"slots,omitempty"`
 	// when it last began to compute, where a network is described; 0: when it started
 	Computing cluster.Time `json:"computing_since,omitempty"`
 }

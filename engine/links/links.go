@@ -129,7 +129,26 @@ func (b *Book) sender(j *job.State, t cluster.Traffic, from cluster.TrafficSourc
 	one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
 		time.Duration(cmp.Or(j.Computing, j.Started)), j.Treatment.Value())
 	one.Varies = from == cluster.TrafficMeasured
+	if b.spec.Told {
+		one.Slots = slotsOf(j)
+	}
 	return one
+}
+
+// slotsOf is how far a real job keeps slots, by what it says.
+func slotsOf(j *job.State) traffic.Slots {
+	if j.Tenure == nil {
+		return traffic.SlotsUntold
+	}
+	switch j.Account.Slots {
+	case cluster.SlotsHeld:
+		return traffic.SlotsKept
+	case cluster.SlotsCalled:
+		return traffic.SlotsOffered
+	case cluster.SlotsTooShort:
+		return traffic.SlotsLate
+	}
+	return traffic.SlotsUntold
 }
 
 // ranks is where a job's ranks are: on its nodes, or one on each of the hosts that it names.

@@ -92,9 +92,14 @@ func near(jobs []traffic.Job, me int) (group []int, on [][]network.Bytes) {
 	return []int{me}, on
 }
 
+// flows are jobs as they are treated now; slots count for those that say that they keep them.
 func flows(jobs []traffic.Job, group []int) (list []flow.Job) {
 	for _, i := range group {
-		list = append(list, jobs[i].As(&jobs[i].Now))
+		one := jobs[i].As(&jobs[i].Now)
+		if jobs[i].Slots != traffic.SlotsKept {
+			one.Shift, one.Period = 0, 0
+		}
+		list = append(list, one)
 	}
 	return list
 }
@@ -123,10 +128,11 @@ func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (loads [
 	}
 	jobs, _ := b.senders(nodes, running)
 	all := make([]Load, b.fabric.Links())
-	var list []flow.Job
-	for i := range jobs {
-		list = append(list, jobs[i].As(&jobs[i].Now))
+	everyone := make([]int, len(jobs))
+	for i := range everyone {
+		everyone[i] = i
 	}
+	list := flows(jobs, everyone)
 	for i, takes := range b.known.Steady(b.fabric, list) {
 		for _, l := range list[i].On {
 			all[l.Link].Classes[min(list[i].Class, cluster.MaxClasses)] += float64(l.Bytes) / takes.Seconds() /

@@ -25,14 +25,41 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	on := loads(jobs, ts)
 	for _, group := range network.Components(on) {
 		interleave(f, jobs, on, group, ts, false)
+		apart(f, jobs, on, group, ts)
 	}
 	return ts
 }
 
+// apart gives jobs of a component that do not keep slots, or have not said yet that they do, a class each, after those
+// that do: a class holds by itself. Of them those go first that compute most for their traffic, as under Crux.
+func apart(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
+	rest := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return jobs[i].Slots == SlotsKept })
+	if len(group) < 2 || len(rest) == 0 || f.Classes < 2 {
+		return
+	}
+	first := 1
+	for _, i := range group {
+		if jobs[i].Slots == SlotsKept {
+			ts[i].Class, first = 1, 2
+		}
+	}
+	in := intensities(f, pick(jobs, rest), pick(on, rest))
+	order := upTo(len(rest))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(in[b], in[a]) })
+	for rank, k := range order {
+		ts[rest[k]].Class = min(first+rank, f.Classes)
+	}
+}
+
 // interleave shifts the jobs of a component. A link counts although its jobs would fit if all began at once: shifts
 // that other links need could undo that. If it may, it also has jobs wait whose traffic fills a link, so that each has
-// its turn in an iteration: shifts alone, as in the publication, are of little use to such jobs.
+// its turn in an iteration: shifts alone, as in the publication, are of little use to such jobs. Jobs that cannot be
+// told of slots are left out.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment, wait bool) {
+	group = slices.DeleteFunc(slices.Clone(group), func(i int) bool { return jobs[i].Slots == SlotsUntold })
+	if len(group) == 0 {
+		return
+	}
 	rings := make([]Ring, len(group))
 	for k, i := range group {
 		rings[k] = ringOf(f, &jobs[i], on[i])

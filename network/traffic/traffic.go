@@ -19,9 +19,21 @@ type Job struct {
 	Release time.Duration // from the beginning of an iteration until it may transmit
 	Began   time.Duration // when its iterations began
 	Varies  bool          // it is a real one, whose iterations were measured and do not all take as long
+	Slots   Slots         // how far its iterations begin in slots
 	Demand  network.Demand
 	Now     cluster.Treatment // as it is treated now
 }
+
+// Slots is how far a job's iterations begin in the slots that it is given.
+type Slots uint8
+
+// How far slots are kept.
+const (
+	SlotsKept    Slots = iota // its iterations begin in them
+	SlotsOffered              // it can be told of them; it has not said yet that they do
+	SlotsLate                 // it can be told of them, and says that they do not
+	SlotsUntold               // it cannot be told of them
+)
 
 // NewJob describes a job that began at a time; what counts is where in an iteration that is.
 func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic, d network.Demand, began time.Duration,
@@ -39,8 +51,12 @@ func (j *Job) As(t *cluster.Treatment) flow.Job { return j.Along(j.Demand.On(t),
 
 // Along is the job for the flow model, under a treatment of which is known what it puts on links.
 func (j *Job) Along(on []network.Bytes, t *cluster.Treatment) flow.Job {
-	return flow.Job{Compute: j.Compute, Release: j.Release, On: on, Class: t.Class, First: j.Began, Shift: t.Shift,
+	one := flow.Job{Compute: j.Compute, Release: j.Release, On: on, Class: t.Class, First: j.Began, Shift: t.Shift,
 		Period: t.Period}
+	if j.Slots >= SlotsLate {
+		one.Shift, one.Period = 0, 0
+	}
+	return one
 }
 
 // Fabric is what policies know of the network.
