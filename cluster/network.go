@@ -26,8 +26,8 @@ type Network struct {
 	// known of them. A simulation only: a driver of real machines does not guess.
 	Unknown []string `json:"unknown,omitempty"`
 	Uneven  Uneven   `json:"uneven,omitzero"`
-	// Told: jobs are real, and begin their iterations in slots only as far as they say so (SlotsReport). In a simulation
-	// they do.
+	// Told: jobs are real, and begin their iterations in slots only as far as they say so (SlotsReport). In a
+	// simulation they do.
 	Told bool `json:"told,omitempty"`
 }
 

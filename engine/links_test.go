@@ -195,8 +195,8 @@ func TestSlots(t *testing.T) {
 					want[id] = 0
 				}
 				if v.Treatment.Class != want[id] || v.Treatment.Period > 0 != slots {
-					t.Errorf("%d classes, %s: job %d has class %d and a period of %v, want class %d, slots: %v", classes, what,
-						id, v.Treatment.Class, v.Treatment.Period, want[id], slots)
+					t.Errorf("%d classes, %s: job %d has class %d and a period of %v, want class %d, slots: %v",
+						classes, what, id, v.Treatment.Class, v.Treatment.Period, want[id], slots)
 				}
 				if none := v.Takes <= v.Alone+v.Alone/50; none != (classes > 1 || expected) {
 					t.Errorf("%d classes, %s: an iteration of job %d takes %v, alone %v", classes, what, id, v.Takes, v.Alone)

@@ -29,6 +29,8 @@ func TestUntouched(t *testing.T) {
 			f.Set(reflect.New(f.Type().Elem()))
 		case reflect.Array:
 			f.Index(0).SetInt(1)
+		case reflect.String:
+			f.SetString("x")
 		case reflect.Uint8:
 			f.SetUint(1)
 		default:
