@@ -26,9 +26,9 @@ type Network struct {
 	// known of them. A simulation only: a driver of real machines does not guess.
 	Unknown []string `json:"unknown,omitempty"`
 	Uneven  Uneven   `json:"uneven,omitzero"`
-	// Told: jobs are real, and begin their iterations in slots only as far as they say so (SlotsReport). In a
-	// simulation they do.
-	Told bool `json:"told,omitempty"`
+	// Real: jobs are real ones. They begin their iterations in slots only as far as they say so (SlotsReport), and the
+	// switches choose paths: no library lets a job choose. In a simulation jobs keep slots and take the paths they are given.
+	Real bool `json:"real,omitempty"`
 }
 
 // SlotsReport is what a job was heard to say of slots in its present run.

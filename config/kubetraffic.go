@@ -44,7 +44,7 @@ func (f *kubeFile) network(c *Kube) (err error) {
 	if c.Network, err = file.read(nil, nil); err != nil { // nodes come and go: which there are is not known here
 		return err
 	}
-	c.Network.Told = true
+	c.Network.Real = true
 	return nil
 }
 

@@ -146,7 +146,7 @@ func (f *marksFile) links(q *QoS) (*cluster.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	n.Hosts, n.Told = hosts, true
+	n.Hosts, n.Real = hosts, true
 	return n, nil
 }
 

@@ -15,11 +15,14 @@ import (
 	"github.com/muster-gpu/muster/policy"
 )
 
-// networked is a configuration of eight nodes on two leaf switches.
-func networked(t *testing.T, name string) engine.Config {
+// networked is a configuration of eight nodes on two leaf switches that two spines join.
+func networked(t *testing.T, name string) engine.Config { return joined(t, name, 2) }
+
+// joined is networked with a number of spines.
+func joined(t *testing.T, name string, spines int) engine.Config {
 	t.Helper()
 	spec := cluster.Spec{Models: []cluster.GPUModel{{Name: "G", Memory: 80 << 10}}}
-	c := network.Clos{NodesPerLeaf: 4, Cards: 1, Spines: 2, CardRate: 8e9, SpineRate: 8e9}
+	c := network.Clos{NodesPerLeaf: 4, Cards: 1, Spines: spines, CardRate: 8e9, SpineRate: 8e9}
 	for i := range 8 {
 		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "G", GPUs: 1})
 		c.Nodes = append(c.Nodes, fmt.Sprintf("n%d", 1+i%4*2+i/4)) // neighbours are on different switches
@@ -172,8 +175,8 @@ func TestMeasuredTraffic(t *testing.T) {
 // or when they say that they do not, a class keeps them apart, and without classes nothing is expected.
 func TestSlots(t *testing.T) {
 	for _, classes := range []int{1, 4} {
-		cfg := networked(t, "cassini")
-		cfg.Spec.Network.Told, cfg.Spec.Network.Classes = true, classes
+		cfg := joined(t, "cassini", 1)
+		cfg.Spec.Network.Real, cfg.Spec.Network.Classes = true, classes
 		e := must(engine.New(cfg))
 		now := cluster.Time(0)
 		says := func(id cluster.JobID, s cluster.SlotsReport) {
@@ -230,6 +233,33 @@ func TestSlots(t *testing.T) {
 		check("after a restart", [2]int{1, 2}, true, false)
 		says(1, cluster.SlotsHeld)
 		check("when it keeps them again", [2]int{}, true, true)
+	}
+}
+
+// No policy gives real jobs a path, and jobs that share paths are in classes apart although paths could be chosen
+// on which they do not meet.
+func TestRealPaths(t *testing.T) {
+	for _, name := range traffic.Names() {
+		for _, real := range []bool{false, true} {
+			cfg := networked(t, name)
+			cfg.Spec.Network.Real = real
+			e := must(engine.New(cfg))
+			var evs []engine.Event
+			for id := range cluster.JobID(2) {
+				evs = append(evs, engine.Event{Type: engine.Submitted, Job: id, Spec: sender(id, 2, 3)})
+			}
+			paths, classes := 0, 0
+			for _, a := range e.Step(engine.Batch{Events: evs}).Actions {
+				paths += len(a.Treatment.Value().Path)
+				classes += a.Treatment.Value().Class
+			}
+			if chooses := name == "crux" || name == "muster"; paths > 0 != (chooses && !real) {
+				t.Errorf("%s, real jobs: %v: %d paths are given", name, real, paths)
+			}
+			if name == "crux" && classes > 0 != real {
+				t.Errorf("real jobs: %v: classes add up to %d", real, classes)
+			}
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ type Part struct {
 // Demand is the traffic of a job in one iteration.
 type Demand struct {
 	Parts []Part
+	Real  bool // switches choose the paths, by a hash that nobody knows: each part counts on all of its paths evenly
 }
 
 // Bytes is the traffic on a link in one iteration.
@@ -43,7 +44,7 @@ type pair struct {
 // Demand is what a job transmits over the network, given where its ranks are. It is empty for a job on one node, in
 // one NVLink domain, or without traffic.
 func (f *Fabric) Demand(id cluster.JobID, t cluster.Traffic, held []Held) Demand {
-	var d Demand
+	d := Demand{Real: f.real}
 	if len(held) < 2 || t.Pattern == cluster.NoTraffic || t.Bytes <= 0 {
 		return d
 	}
@@ -52,12 +53,9 @@ func (f *Fabric) Demand(id cluster.JobID, t cluster.Traffic, held []Held) Demand
 			continue
 		}
 		up, down := f.rails(p.from), f.rails(p.to)
-		n := int64(min(len(up), len(down)))
+		n := min(len(up), len(down))
 		for r := range n {
-			bytes := p.bytes / n
-			if r < p.bytes%n {
-				bytes++
-			}
+			bytes := evenly(p.bytes, r, n)
 			_, a := f.direction(up[r])
 			_, b := f.direction(down[r])
 			paths := f.Paths(a, b)
@@ -150,18 +148,21 @@ func (d *Demand) On(t *cluster.Treatment) []Bytes {
 			list = p.along(list, 0, p.Bytes)
 			continue
 		}
+		if d.Real {
+			for k := range p.Paths {
+				list = p.along(list, k, evenly(p.Bytes, k, len(p.Paths)))
+			}
+			continue
+		}
 		if choice < len(t.Path) {
 			list = p.along(list, int(t.Path[choice])%len(p.Paths), p.Bytes)
 			choice++
 			continue
 		}
-		n := int64(max(1, t.Spread))
+		n := max(1, t.Spread)
 		for c := range n {
-			bytes := p.Bytes / n
-			if c < p.Bytes%n {
-				bytes++
-			}
-			list = p.along(list, int(splitmix.Mix(p.seed+uint64(c)*splitmix.Step)%uint64(len(p.Paths))), bytes)
+			path := splitmix.Mix(p.seed+uint64(c)*splitmix.Step) % uint64(len(p.Paths))
+			list = p.along(list, int(path), evenly(p.Bytes, c, n))
 		}
 	}
 	slices.SortFunc(list, func(a, b Bytes) int { return int(a.Link - b.Link) })
@@ -175,6 +176,15 @@ func (d *Demand) On(t *cluster.Treatment) []Bytes {
 		n++
 	}
 	return list[:n]
+}
+
+// evenly is the k-th of n equal parts; the first ones have what is left.
+func evenly(bytes int64, k, n int) int64 {
+	part := bytes / int64(n)
+	if int64(k) < bytes%int64(n) {
+		part++
+	}
+	return part
 }
 
 func (p *Part) along(list []Bytes, path int, bytes int64) []Bytes {

@@ -28,6 +28,7 @@ type Fabric struct {
 	domain  []string         // NVLink domain of each node; empty: none
 	between map[[2]int32][]Path
 	uneven  cluster.Uneven
+	real    bool // switches choose paths
 }
 
 // New builds the graph of a network of nodes; nil without one. Nodes without links have no traffic.
@@ -35,7 +36,8 @@ func New(nodes []cluster.Node, spec *cluster.Network) *Fabric {
 	if spec == nil {
 		return nil
 	}
-	f := &Fabric{between: map[[2]int32][]Path{}, number: map[string]int32{}, uneven: spec.Uneven}
+	f := &Fabric{between: map[[2]int32][]Path{}, number: map[string]int32{}, uneven: spec.Uneven,
+		real: spec.Real}
 	number := f.number
 	for i := range nodes {
 		number[nodes[i].Name] = int32(i)

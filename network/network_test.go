@@ -3,6 +3,7 @@ package network
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,24 @@ func TestRingOrder(t *testing.T) {
 	}
 	if d.Choices() != 2 {
 		t.Errorf("%d choices, want 2", d.Choices())
+	}
+}
+
+// Where jobs are real, switches choose: a part counts on all of its paths evenly, whatever is wanted.
+func TestRealPaths(t *testing.T) {
+	s := twoLeaves()
+	s.Network.Real = true
+	d := fabricOf(s).Demand(7, cluster.Traffic{Pattern: cluster.Ring, Bytes: 1e9}, []Held{{0, 1}, {5, 1}})
+	for _, tr := range []cluster.Treatment{{}, {Spread: 4}, {Path: []uint8{1, 1}}} {
+		spines := map[string]int64{}
+		for name, n := range bytesBy(fabricOf(s), d, tr) {
+			if strings.HasPrefix(name, "leaf0>spine") {
+				spines[name] = n
+			}
+		}
+		if len(spines) != 2 || spines["leaf0>spine0"] != 5e8 || spines["leaf0>spine1"] != 5e8 {
+			t.Errorf("%+v: %v, want half on each of two spines", tr, spines)
+		}
 	}
 }
 

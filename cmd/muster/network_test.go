@@ -283,7 +283,8 @@ func BenchmarkNetwork(b *testing.B) {
 	}
 	fmt.Println("| jobs | traffic | alone | untreated | predicted | treated | predicted | given back |\n|---|---|---|---|---|---|---|---|")
 	for _, m := range mixes {
-		for _, policy := range []string{"crux", "cassini", "muster"} {
+		// ecmp is none here: there is one path
+		for _, policy := range []string{"sincronia", "crux", "cassini", "muster"} {
 			b.Run(m.name+"/"+policy, func(b *testing.B) {
 				alone := playMix(b, "none", m.jobs[:1], span/6).took[0]
 				before, now := playMix(b, "none", m.jobs, span/3), playMix(b, policy, m.jobs, span)

@@ -129,7 +129,7 @@ func (b *Book) sender(j *job.State, t cluster.Traffic, from cluster.TrafficSourc
 	one := traffic.NewJob(b.fabric, j.Spec.ID, int64(max(1, j.Milli/cluster.Whole)), t, d,
 		time.Duration(cmp.Or(j.Computing, j.Started)), j.Treatment.Value())
 	one.Varies = from == cluster.TrafficMeasured
-	if b.spec.Told {
+	if b.spec.Real {
 		one.Slots = slotsOf(j)
 	}
 	return one

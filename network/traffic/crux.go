@@ -65,6 +65,9 @@ func intensities(f Fabric, jobs []Job, on [][]network.Bytes) []float64 {
 // what has been assigned (section 4.2).
 func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
+	if len(jobs) > 0 && jobs[0].Demand.Real {
+		return ts // nothing lets a job choose
+	}
 	for i := range jobs {
 		ts[i].Path = make([]uint8, jobs[i].Demand.Choices()) // the first of each, for the intensity
 	}
