@@ -74,14 +74,14 @@ func TestBadFiles(t *testing.T) {
 		azure + "yesterday,1,2":            `x:2: timestamp: "yesterday" is not a time such as`,
 		azure + "2023-11-16 18:15:46,1":    "x:2: 2 values in a line, 3 columns",
 		azure + "2023-11-16 18:15:46,-1,2": `x:2: contexttokens: "-1" is not a number of tokens from 0`,
-		azure + "2023-11-16 18:15:46,1,99999999999":                 "x:2: generatedtokens:",
-		azure + "2023-11-16 18:15:46,1,2\n2023-11-16 18:15:45,1,2":  "x:3: it comes 1s before the request above it",
-		"arrival_s,colour\n1,2\n":                                   "x:1: unknown column \"colour\"",
-		"arrival_s\nNaN\n":                                          `x:2: arrival_s: "NaN" is not a number of seconds`,
-		`{"timestamp": 1, "input_length": 5}` + "\n":                `x:1: there is no "output_length"`,
-		`{"timestamp":"x","input_length":5,"output_length":1}`: `x:1: timestamp: "" is not a number of milliseconds`,
-		"arrival_s\n" + strings.Repeat("1", 70000):                  "x:2: the line is longer than",
-		"\x1f\x8b\x00\x00":                                          "x: not a readable gzip file",
+		azure + "2023-11-16 18:15:46,1,99999999999":                "x:2: generatedtokens:",
+		azure + "2023-11-16 18:15:46,1,2\n2023-11-16 18:15:45,1,2": "x:3: it comes 1s before the request above it",
+		"arrival_s,colour\n1,2\n":                                  "x:1: unknown column \"colour\"",
+		"arrival_s\nNaN\n":                                         `x:2: arrival_s: "NaN" is not a number of seconds`,
+		`{"timestamp": 1, "input_length": 5}` + "\n":               `x:1: there is no "output_length"`,
+		`{"timestamp":"x","input_length":5,"output_length":1}`:     `x:1: timestamp: "" is not a number of milliseconds`,
+		"arrival_s\n" + strings.Repeat("1", 70000):                 "x:2: the line is longer than",
+		"\x1f\x8b\x00\x00":                                         "x: not a readable gzip file",
 	} {
 		f, err := Read("x", strings.NewReader(text), Options{}, 0)
 		var r Request

@@ -24,10 +24,20 @@ func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)
 	for _, group := range network.Components(on) {
-		interleave(f, jobs, on, group, ts, false)
+		interleave(f, jobs, on, upToSlots(jobs, group, SlotsOffered), ts, false)
 		apart(f, jobs, on, group, ts)
 	}
 	return ts
+}
+
+// upToSlots are the jobs of a component that keep slots at least as far.
+func upToSlots(jobs []Job, group []int, least Slots) (some []int) {
+	for _, i := range group {
+		if jobs[i].Slots <= least {
+			some = append(some, i)
+		}
+	}
+	return some
 }
 
 // apart gives jobs of a component that do not keep slots, or have not said yet that they do, a class each, after those
@@ -53,10 +63,8 @@ func apart(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster
 
 // interleave shifts the jobs of a component. A link counts although its jobs would fit if all began at once: shifts
 // that other links need could undo that. If it may, it also has jobs wait whose traffic fills a link, so that each has
-// its turn in an iteration: shifts alone, as in the publication, are of little use to such jobs. Jobs that cannot be
-// told of slots are left out.
+// its turn in an iteration: shifts alone, as in the publication, are of little use to such jobs.
 func interleave(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment, wait bool) {
-	group = slices.DeleteFunc(slices.Clone(group), func(i int) bool { return jobs[i].Slots == SlotsUntold })
 	if len(group) == 0 {
 		return
 	}

@@ -72,7 +72,7 @@ func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
 		return func(ts []cluster.Treatment) {
 			for _, group := range network.Components(on) {
 				if len(group) <= mostShifted {
-					interleave(f, jobs, on, group, ts, wait)
+					interleave(f, jobs, on, upToSlots(jobs, group, SlotsLate), ts, wait) // they try again each minute
 				}
 			}
 		}

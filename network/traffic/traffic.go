@@ -53,7 +53,7 @@ func (j *Job) As(t *cluster.Treatment) flow.Job { return j.Along(j.Demand.On(t),
 func (j *Job) Along(on []network.Bytes, t *cluster.Treatment) flow.Job {
 	one := flow.Job{Compute: j.Compute, Release: j.Release, On: on, Class: t.Class, First: j.Began, Shift: t.Shift,
 		Period: t.Period}
-	if j.Slots >= SlotsLate {
+	if j.Slots == SlotsUntold {
 		one.Shift, one.Period = 0, 0
 	}
 	return one
