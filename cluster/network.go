@@ -102,6 +102,20 @@ type Traffic struct {
 	Overlap Milli `json:"overlap,omitempty"`
 }
 
+// ComputingIn is the computing time of a job whose iterations take so long alone on its links, which its traffic takes
+// send to pass; 0: they take no longer than their traffic, so something is wrong about it.
+func (t *Traffic) ComputingIn(iteration, send time.Duration) time.Duration {
+	const whole = time.Duration(Whole)
+	overlap := min(max(0, time.Duration(t.Overlap)), whole)
+	switch {
+	case iteration <= send:
+		return 0
+	case iteration*overlap/whole >= send: // all of it passes while it computes
+		return iteration
+	}
+	return (iteration - send) * whole / (whole - overlap)
+}
+
 // Treatment is how the traffic of a running job is treated by the network. The zero value: as any other traffic.
 type Treatment struct {
 	Class int `json:"class,omitempty"` // 1 is the most urgent; 0: none
@@ -132,6 +146,14 @@ func (t *Treatment) Plain() bool {
 func (t *Treatment) Equal(o *Treatment) bool {
 	return t.Class == o.Class && t.Spread == o.Spread && t.Shift == o.Shift && t.Period == o.Period &&
 		slices.Equal(t.Path, o.Path)
+}
+
+// Value is the traffic; that of nil is none.
+func (t *Traffic) Value() Traffic {
+	if t == nil {
+		return Traffic{}
+	}
+	return *t
 }
 
 // Measured is the traffic as far as it was measured, else as known before.

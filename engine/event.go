@@ -69,14 +69,16 @@ type Event struct {
 	Unit job.PaceUnit `json:"unit,omitempty"` // ... and of what
 	// Progress: what of its traffic was measured (zero fields were not); nil: nothing
 	Traffic *cluster.Traffic    `json:"traffic,omitempty"`
-	Slots   cluster.SlotsReport `json:"slots,omitempty"`   // Progress: what it says of its slots
-	Node    string              `json:"node,omitempty"`    // Node*, GPUBad
-	Spare   *cluster.Node       `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
-	GPUs    uint64              `json:"gpus,omitempty"`    // GPUBad: mask of devices
-	Undo    bool                `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
-	Queues  []cluster.Queue     `json:"queues,omitempty"`  // QueueChanged
-	Compact Compact             `json:"compact,omitempty"` // Defragment
-	Wake    time.Duration       `json:"wake,omitempty"`    // NodeAsleep
+	Slots   cluster.SlotsReport `json:"slots,omitempty"` // Progress: what it says of its slots
+	// Progress: what an iteration takes, of a job that does not say what of it is computing; 0: not measured
+	Iteration time.Duration   `json:"iteration,omitempty"`
+	Node      string          `json:"node,omitempty"`    // Node*, GPUBad
+	Spare     *cluster.Node   `json:"spare,omitempty"`   // NodeUp of a node not seen before, NodeChanged
+	GPUs      uint64          `json:"gpus,omitempty"`    // GPUBad: mask of devices
+	Undo      bool            `json:"undo,omitempty"`    // NodeDrained, NodeAsleep, GPUBad, Held, Demoted, StartFailed
+	Queues    []cluster.Queue `json:"queues,omitempty"`  // QueueChanged
+	Compact   Compact         `json:"compact,omitempty"` // Defragment
+	Wake      time.Duration   `json:"wake,omitempty"`    // NodeAsleep
 
 	Size *NodeSize        `json:"size,omitempty"` // NodeResized
 	Set  *cluster.NodeSet `json:"set,omitempty"`  // NodesNamed

@@ -171,6 +171,55 @@ func TestMeasuredTraffic(t *testing.T) {
 	}
 }
 
+// Of a job that tells what an iteration takes, and not what of it is computing, that follows while no other job shares
+// its links; the jobs are treated by it.
+func TestMeasuredIteration(t *testing.T) {
+	e := must(engine.New(joined(t, "crux", 1)))
+	now := cluster.Time(0)
+	step := func(evs ...engine.Event) {
+		now = now.Add(time.Second)
+		e.Step(engine.Batch{Now: now, Events: evs})
+	}
+	submit := func(id cluster.JobID, seconds time.Duration) {
+		j := sender(id, 4, seconds)
+		j.Traffic.Overlap = 500
+		step(engine.Event{Type: engine.Submitted, Job: id, Spec: j})
+		step(engine.Event{Type: engine.Started, Job: id})
+	}
+	says := func(id cluster.JobID, iteration time.Duration) {
+		step(engine.Event{Type: engine.Progress, Job: id, Iteration: iteration})
+	}
+	check := func(what string, alone time.Duration, classes [2]int) {
+		t.Helper()
+		v, _ := e.OnNetwork(0)
+		if v.Alone < alone-time.Millisecond || v.Alone > alone+time.Millisecond {
+			t.Errorf("%s: an iteration takes %v alone, want %v", what, v.Alone, alone)
+		}
+		for id, want := range classes {
+			if v, yes := e.OnNetwork(cluster.JobID(id)); yes && v.Treatment.Class != want {
+				t.Errorf("%s: job %d has class %d, want %d", what, id, v.Treatment.Class, want)
+			}
+		}
+	}
+	submit(0, 2) // half of the computing, then 1.5 s of traffic: 2.5 s
+	check("stated", 2500*time.Millisecond, [2]int{})
+	says(0, 2550*time.Millisecond)
+	check("about what was stated", 2500*time.Millisecond, [2]int{})
+	says(0, 1400*time.Millisecond)
+	check("less than its traffic takes", 2500*time.Millisecond, [2]int{})
+	says(0, 8*time.Second)
+	check("long", 8*time.Second, [2]int{})
+	says(0, 1700*time.Millisecond)
+	check("short", 1700*time.Millisecond, [2]int{})
+	submit(1, 3)
+	check("beside one that computes more for its traffic", 1700*time.Millisecond, [2]int{2, 1})
+	says(0, 8*time.Second)
+	check("beside another it is not seen what it takes alone", 1700*time.Millisecond, [2]int{2, 1})
+	step(engine.Event{Type: engine.Stopped, Job: 1, Reason: engine.Completed})
+	says(0, 8*time.Second)
+	check("once it was alone again", 8*time.Second, [2]int{})
+}
+
 // Real jobs are given slots once they tell of their iterations, and count as keeping them once they say so; until then,
 // or when they say that they do not, a class keeps them apart, and without classes nothing is expected.
 func TestSlots(t *testing.T) {

@@ -355,7 +355,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		e.reckon(j, ev.Estimate)
 		e.costs(j, ev.Switch)
 		e.noteSaves(j, ev.Saves)
-		e.noteTraffic(j, ev.Traffic, ev.Slots)
+		e.noteTraffic(j, ev)
 	}
 	if ev.Rate > 0 {
 		j.Rate = ev.Rate

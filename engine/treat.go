@@ -74,17 +74,24 @@ func (e *Engine) onNetwork(j *job.State) string {
 
 // noteTraffic takes over what was measured of a job's traffic, unless it is about what was known, and what it says of
 // its slots.
-func (e *Engine) noteTraffic(j *job.State, t *cluster.Traffic, slots cluster.SlotsReport) {
-	if s := j.Account.Slots.After(slots); s != j.Account.Slots && e.cfg.Spec.Network != nil {
+func (e *Engine) noteTraffic(j *job.State, ev *Event) {
+	if e.cfg.Spec.Network == nil {
+		return
+	}
+	if s := j.Account.Slots.After(ev.Slots); s != j.Account.Slots {
 		j.Account.Slots = s
 		e.links.Changed(j)
 	}
-	if t == nil || t.Check() != nil || e.cfg.Spec.Network == nil || e.links.Traffic(j).Like(t) {
+	t := ev.Traffic.Value()
+	if ev.Iteration > 0 && t.Compute == 0 {
+		t.Compute = e.links.Computing(e.Nodes, e.transmitting, j, ev.Iteration)
+	}
+	if t == (cluster.Traffic{}) || t.Check() != nil || e.links.Traffic(j).Like(&t) {
 		return
 	}
-	known := *t
+	known := t
 	if j.Account.Traffic != nil {
-		known = j.Account.Traffic.Measured(*t)
+		known = j.Account.Traffic.Measured(t)
 	}
 	j.Account.Traffic = &known
 	e.links.Changed(j)

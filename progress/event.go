@@ -26,9 +26,17 @@ func (p *Pace) Event(h *Heard, n *show.Progress) engine.Event {
 	if est := h.Job.Spec.Estimate; est > 0 && n.Steps > 0 && !h.Paced { // part of the estimate until its speed is known
 		ev.Done = time.Duration(float64(est) * min(1, max(0, n.Step/n.Steps)))
 	}
-	if n.CommSec > 0 { // else it is not known what of it is computing
-		ev.Traffic = &cluster.Traffic{Bytes: n.Bytes,
-			Compute: time.Duration((n.IterationSec - n.CommSec) * float64(time.Second)).Round(time.Millisecond)}
+	seconds := func(s float64) time.Duration {
+		return time.Duration(s * float64(time.Second)).Round(time.Millisecond)
+	}
+	switch {
+	case n.CommSec > 0:
+		ev.Traffic = &cluster.Traffic{Bytes: n.Bytes, Compute: seconds(n.IterationSec - n.CommSec)}
+	case n.IterationSec > 0: // what of it is computing follows from the traffic that is known
+		ev.Iteration = seconds(n.IterationSec)
+		if n.Bytes > 0 {
+			ev.Traffic = &cluster.Traffic{Bytes: n.Bytes}
+		}
 	}
 	switch {
 	case n.Slots == show.SlotsHeld:

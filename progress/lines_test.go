@@ -30,8 +30,15 @@ func TestIterations(t *testing.T) {
 	if x := ev.Traffic; x == nil || x.Bytes != 2<<20 || x.Compute != 158*time.Millisecond || x.Pattern != 0 {
 		t.Errorf("the engine is told %+v", x)
 	}
+	if ev.Slots != cluster.SlotsHeld || ev.Iteration != 0 {
+		t.Errorf("the engine is told of slots %q, of an iteration %v", ev.Slots, ev.Iteration)
+	}
 	l.Take([]byte(`{"iteration_s": 0.2, "comm_s": 3, "bytes": 1e300, "slots": "`+"\x1b"+`"}`+"\n{\"iteration_s\": 0.2, \"comm_s\": 3, \"bytes\": 1e300, \"slots\": \"x\"}\n"), false)
 	if p := l.Last; p.IterationSec != .2 || p.CommSec != 0 || p.Bytes != 0 || p.Slots != "" {
 		t.Errorf("heard %+v", p)
+	}
+	if ev = (&Pace{}).Event(h, &l.Last); ev.Traffic != nil || ev.Slots != cluster.SlotsCalled ||
+		ev.Iteration != 200*time.Millisecond {
+		t.Errorf("of a job that tells of iterations alone the engine is told %+v", ev)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/netlab"
 	runs "github.com/muster-gpu/muster/local/run"
 	"github.com/muster-gpu/muster/network/flow"
@@ -168,6 +169,9 @@ func TestSlots(t *testing.T) {
 	d.must("cancel", "2")
 	d.eventually("the first has none any more", func() bool {
 		return strings.HasSuffix(d.read("first-1.out"), `"period_s":0}`+"\n")
+	})
+	d.eventually("what it computes follows from what its iterations take alone", func() bool {
+		return d.networkOf(1).Source == string(cluster.TrafficMeasured)
 	})
 	d.must("cancel", "1")
 }

@@ -79,6 +79,33 @@ func (b *Book) View(nodes func() []cluster.Node, running []*job.State, of *job.S
 	return v, true
 }
 
+// Computing is the computing time of a running job by what an iteration takes; 0: it is about what was known, or not
+// seen, as other jobs share its links.
+func (b *Book) Computing(nodes func() []cluster.Node, running func() []*job.State, of *job.State,
+	iteration time.Duration) time.Duration {
+	if b.spec == nil || len(of.Allocs) < 2 && len(of.Spec.Hosts) < 2 {
+		return 0
+	}
+	if b.fabric == nil {
+		b.fabric = network.New(nodes(), b.spec)
+	}
+	t, _ := b.believed(of)
+	treated := of.Treatment.Value()
+	d := b.fabric.Demand(of.Spec.ID, t, b.ranks(of))
+	if len(d.Parts) == 0 {
+		return 0
+	}
+	c := t.ComputingIn(iteration, network.Alone(b.fabric, d.On(&treated)))
+	if c == 0 || t.Like(&cluster.Traffic{Compute: c}) {
+		return 0
+	}
+	jobs, states := b.senders(nodes, running())
+	if group, _ := near(jobs, slices.Index(states, of)); len(group) > 1 {
+		return 0
+	}
+	return c
+}
+
 // near are the indexes of the jobs that share links with one, directly or through others, and what each puts on links.
 func near(jobs []traffic.Job, me int) (group []int, on [][]network.Bytes) {
 	for i := range jobs {
