@@ -87,7 +87,7 @@ type resident struct {
 
 // Make plans services on GPUs that are all alike. Each in turn, those that need the largest share alone first, joins
 // the GPU on which the least is left when all that are there have what they then need; if there is none, it gets
-// another GPU.
+// another GPU. Few services are put together otherwise if that takes fewer GPUs.
 func Make(g *GPU, services []Service, o Options) (*Plan, error) {
 	p, err := newPlanner(g, services, o)
 	if err != nil {
@@ -98,6 +98,7 @@ func Make(g *GPU, services []Service, o Options) (*Plan, error) {
 		all[k] = k
 	}
 	p.place(all)
+	p.regroup()
 	return p.plan(), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -133,13 +134,17 @@ func (p *planner) leastShare(list []resident, i, room, best int) int {
 	return best
 }
 
-// TestOptimum: on 400 random cases of 3 to 5 services the planner hardly ever uses more GPUs than the optimum: of
-// 20,000 in 26, where services with different shares alone had to be put together.
+// TestOptimum: on 400 random cases of 3 to 5 services the planner never uses more GPUs than the optimum. In other 20,000
+// it was so as well; without regroup it used more in 26.
 func TestOptimum(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	cases, gpus, share := 0, 0, 0
 	sum, bestSum := 0, 0
-	for cases < 400 {
+	most := 400
+	if os.Getenv("MUSTER_SOAK") != "" {
+		most = 20_000
+	}
+	for cases < most {
 		var list []Service
 		for k := range 3 + r.IntN(3) {
 			list = append(list, served(k, 0.5+2*r.Float64(), 4*r.Float64(), 0.1+0.4*r.Float64(), 0.2+0.6*r.Float64(),
@@ -170,7 +175,7 @@ func TestOptimum(t *testing.T) {
 	}
 	t.Logf("%d cases: more GPUs than the optimum in %d, more share in %d (%.2f %% more in all)", cases, gpus, share,
 		100*(float64(sum)/float64(bestSum)-1))
-	if gpus > 2 || float64(sum) > 1.02*float64(bestSum) {
+	if gpus > 0 || float64(sum) > 1.02*float64(bestSum) {
 		t.Error("too many")
 	}
 }
