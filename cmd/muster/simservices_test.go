@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -160,5 +161,38 @@ variants:
 	if canary.Service != "vision/new" || 10*canary.Requests > all.Requests+10 || 10*canary.Requests < all.Requests-10 ||
 		canary.P50 < 0.009 || all.P50 > 0.006 || all.Started != 2 || canary.Started != 1 {
 		t.Errorf("%+v, of which the canary %+v", all, canary)
+	}
+}
+
+// TestSimStep: a step in load is met once what it needs has started: requests miss their goal for as long as a replica
+// takes to start after the next look, and with the step in the forecast none do.
+func TestSimStep(t *testing.T) {
+	const startup, period, before, after = 20, 15, 100, 400 // seconds; requests a second
+	dir := t.TempDir()
+	file, load := filepath.Join(dir, "api.yaml"), filepath.Join(dir, "load.yaml")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(load, fmt.Sprintf("service: api\nrate: %d\nsteps: [{at: 10m, rate: %d}]\nfor: 30m\n", before, after))
+	for forecast, seconds := range map[string]int{"": startup + period + 5, `
+forecast: {steps: [{at: 1970-01-01T00:00:00Z, rate: 100}, {at: 1970-01-01T00:10:00Z, rate: 400}]}`: 1} {
+		write(file, "name: api\nlatency: 100ms\npercentile: 99\nreplicas: {min: 1, max: 8}"+forecast+
+			"\nvariants:\n  - {name: m, startup: 20s, profile: [{batch: 1, latency: 8ms}]}\n")
+		var got struct{ Services []report.Service }
+		out := ok(t, "sim", "--services", file, "--requests", load, "--cluster", "1x8xH100-80GB", "--policies", "fifo",
+			"--scaling", "muster", "--json", "-")
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		s := &got.Services[0]
+		missed := int(float64(s.Requests) * (1 - s.Attainment))
+		first := before * startup // until the first replica answers
+		if missed < first*9/10 || missed > first*11/10+seconds*after {
+			t.Errorf("forecast %q: %d requests missed the goal, of %d before the first replica answered; want those of %d s",
+				forecast, missed, first, seconds)
+		}
 	}
 }
