@@ -243,7 +243,8 @@ func keysOf(typeName string) []string {
 		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
 		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{},
 		networkFile{}, linkFile{}, closFile{}, trafficFile{}, unevenFile{},
-		kubeNetworkFile{}, marksFile{}, markFile{}} {
+		kubeNetworkFile{}, marksFile{}, markFile{},
+		slurmTopology{}, slurmTree{}, slurmSwitch{}, slurmBlocks{}, slurmBlock{}} {
 		t := reflect.TypeOf(v)
 		if t.Name() != typeName {
 			continue

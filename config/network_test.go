@@ -109,6 +109,10 @@ func TestTopology(t *testing.T) {
 		"twice.conf":  "SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n2\n",
 		"odd.conf":    "SwitchName=leaf0 Nodes=n1\nSwichName=leaf1 Nodes=n2\n",
 		"broken.yaml": "- topology: [\n",
+		"key.yaml":    "- topology: a\n  tree:\n    swiches: []\n",
+		"list.yaml":   "- topology: a\n  tree: {switches: leaf0}\n",
+		"twice.yaml": "- topology: a\n  tree:\n    switches:\n      - {switch: leaf0, nodes: \"n[1-2]\"}\n" +
+			"      - {switch: leaf1, nodes: n2}\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -140,7 +144,10 @@ func TestTopology(t *testing.T) {
 		"again.csv":    "again.csv:4: node n1 is on leaf0 already",
 		"empty.csv":    "empty.csv:3: fabric is empty",
 		"short.csv":    "short.csv: record on line 2: wrong number of fields",
-		"missing.conf": "no such file", "broken.yaml": "broken.yaml: "} {
+		"missing.conf": "no such file", "broken.yaml": "broken.yaml:",
+		"key.yaml":   `key.yaml:3: unknown key "swiches": did you mean "switches"?`,
+		"list.yaml":  `list.yaml:2: "leaf0" is not a list, such as [a, b]`,
+		"twice.yaml": "twice.yaml:5: topology a: switch leaf1: node n2 is on leaf0 already"} {
 		if _, err := read(file); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), "c.yaml:3") {
 			t.Errorf("%s: %v, want %s", file, err, want)

@@ -13,8 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -201,33 +199,42 @@ func (t *topology) add(l topologyLine) error {
 	return nil
 }
 
+// slurmTopology is a topology of Slurm's topology.yaml; it has one of these forms.
+type slurmTopology struct {
+	Topology string      `yaml:"topology"`
+	Default  bool        `yaml:"cluster_default"`
+	Flat     bool        `yaml:"flat"`
+	Tree     slurmTree   `yaml:"tree"`
+	Block    slurmBlocks `yaml:"block"`
+}
+
+type slurmTree struct {
+	Switches []slurmSwitch `yaml:"switches"`
+}
+
+type slurmSwitch struct {
+	Switch   string `yaml:"switch"`
+	Children string `yaml:"children"`
+	Nodes    string `yaml:"nodes"`
+}
+
+type slurmBlocks struct {
+	Sizes  []int        `yaml:"block_sizes"`
+	Blocks []slurmBlock `yaml:"blocks"`
+}
+
+type slurmBlock struct {
+	Block string `yaml:"block"`
+	Nodes string `yaml:"nodes"`
+}
+
 // slurmYAML reads topology.yaml, of which the default topology counts, else the first that is not flat.
 func (t *topology) slurmYAML(data []byte) error {
-	type entry struct {
-		Topology string `yaml:"topology"`
-		Default  bool   `yaml:"cluster_default"`
-		Flat     bool   `yaml:"flat"`
-		Tree     struct {
-			Switches []struct {
-				Switch   string `yaml:"switch"`
-				Children string `yaml:"children"`
-				Nodes    string `yaml:"nodes"`
-			} `yaml:"switches"`
-		} `yaml:"tree"`
-		Block struct {
-			Sizes  []int `yaml:"block_sizes"`
-			Blocks []struct {
-				Block string `yaml:"block"`
-				Nodes string `yaml:"nodes"`
-			} `yaml:"blocks"`
-		} `yaml:"block"`
+	var list []slurmTopology
+	if err := decode(t.name, data, &list); err != nil {
+		return err
 	}
-	var list []entry
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	if err := dec.Decode(&list); err != nil {
-		return fmt.Errorf("%s: %s", t.name, strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	var chosen *entry
+	var chosen *slurmTopology
 	for i := range list {
 		if e := &list[i]; !e.Flat && (chosen == nil || e.Default && !chosen.Default) {
 			chosen = e
@@ -236,25 +243,31 @@ func (t *topology) slurmYAML(data []byte) error {
 	if chosen == nil {
 		return fmt.Errorf("%s: no topology has switches or blocks", t.name)
 	}
-	for _, s := range chosen.Tree.Switches {
-		nodes, err1 := Expand(s.Nodes)
-		below, err2 := Expand(s.Children)
+	lines := chosen.lines()
+	for _, l := range lines {
+		nodes, err1 := Expand(l.nodes)
+		below, err2 := Expand(l.children)
 		err := cmp.Or(err1, err2)
 		if err == nil {
-			err = t.add(topologyLine{name: s.Switch, nodes: nodes, switches: below})
+			err = t.add(topologyLine{name: l.name, nodes: nodes, switches: below})
 		}
 		if err != nil {
-			return fmt.Errorf("%s: topology %s: switch %s: %w", t.name, chosen.Topology, s.Switch, err)
-		}
-	}
-	for _, b := range chosen.Block.Blocks {
-		nodes, err := Expand(b.Nodes)
-		if err == nil {
-			err = t.add(topologyLine{name: b.Block, nodes: nodes})
-		}
-		if err != nil {
-			return fmt.Errorf("%s: topology %s: block %s: %w", t.name, chosen.Topology, b.Block, err)
+			return fmt.Errorf("%s:%d: topology %s: %s %s: %w", t.name, lineWith(data, l.name), chosen.Topology, l.what, l.name,
+				err)
 		}
 	}
 	return nil
+}
+
+// slurmLine is a switch or a block.
+type slurmLine struct{ what, name, nodes, children string }
+
+func (e *slurmTopology) lines() (list []slurmLine) {
+	for _, s := range e.Tree.Switches {
+		list = append(list, slurmLine{"switch", s.Switch, s.Nodes, s.Children})
+	}
+	for _, b := range e.Block.Blocks {
+		list = append(list, slurmLine{"block", b.Block, b.Nodes, ""})
+	}
+	return list
 }

@@ -21,6 +21,7 @@ var known = []figures{
 	{"resnet18", 11689512, 1.81, 128, false},
 	{"resnet50", 25557032, 4.09, 128, false},
 	{"resnet101", 44549160, 7.8, 64, false},
+	{"wide_resnet101_2", 126886696, 22.75, 64, false},
 	{"vgg11", 132863336, 7.61, 64, false},
 	{"vgg16", 138357544, 15.47, 64, false},
 	{"vgg19", 143667240, 19.63, 64, false},
@@ -37,6 +38,9 @@ var known = []figures{
 	{"gpt2-xl", 1557611200, 0, 4 * 1024, true},
 	{"llama-2-7b", 6738415616, 0, 2 * 4096, true},
 	{"llama-2-13b", 13015864320, 0, 4096, true},
+	{"llama-2-70b", 68976648192, 0, 4096, true},
+	{"gpt3-175b", 175_000_000_000, 0, 4096, true},
+	{"dlrm-mlperf-dense", 2368897, 0, 8192, false}, // its embeddings are exchanged besides: a job's own figures say it
 }
 
 // reached is what of arithmetic a GPU is assumed to reach: 0.4 of the 312 TFLOP/s of an A100 in 16 bits.
