@@ -35,7 +35,8 @@ func TestModels(t *testing.T) {
 			if known[i].half {
 				bytes = number(3)
 			}
-			if float64(known[i].parameters) != number(1) || float64(m.Traffic.Bytes) != bytes || known[i].gmac != number(4) {
+			if float64(known[i].parameters) != number(1) || float64(m.Traffic.Bytes) != bytes ||
+				known[i].gmac != number(4) {
 				t.Errorf("%v: %+v, %+v", row, known[i], m.Traffic)
 			}
 			if m.Traffic.Compute <= 0 || m.Traffic.Check() != nil {

@@ -134,8 +134,8 @@ func (p *planner) leastShare(list []resident, i, room, best int) int {
 	return best
 }
 
-// TestOptimum: on 400 random cases of 3 to 5 services the planner never uses more GPUs than the optimum. In other 20,000
-// it was so as well; without regroup it used more in 26.
+// TestOptimum: on 400 random cases of 3 to 5 services the planner never uses more GPUs than the optimum. In other
+// 20,000 it was so as well; without regroup it used more in 26.
 func TestOptimum(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	cases, gpus, share := 0, 0, 0
