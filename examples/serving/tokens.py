@@ -9,6 +9,8 @@ python3-torch and libopenblas0-pthread).
 
 A prompt may be computed by another process than the answer, with vLLM's parameters for that (kv_transfer_params): the
 first writes the prompt's cache to a file in memory, below --handover, and the other reads it.
+
+/metrics has what vLLM's servers publish of requests, with its names.
 """
 import argparse
 import json
@@ -25,6 +27,44 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before torch is imported
 import torch
 
+class Histogram:
+    """Seconds, as Prometheus wants them."""
+
+    BOUNDS = [.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10]
+
+    def __init__(self):
+        self.counts, self.sum = [0] * (len(self.BOUNDS) + 1), 0.0
+
+    def add(self, seconds):
+        self.counts[next((i for i, b in enumerate(self.BOUNDS) if seconds <= b), len(self.BOUNDS))] += 1
+        self.sum += seconds
+
+    def text(self, name, label):
+        lines, total = [f"# TYPE {name} histogram"], 0
+        for bound, n in zip([*self.BOUNDS, "+Inf"], self.counts):
+            total += n
+            lines.append(f'{name}_bucket{{{label},le="{bound}"}} {total}')
+        return "\n".join([*lines, f"{name}_sum{{{label}}} {self.sum}", f"{name}_count{{{label}}} {total}", ""])
+
+
+class Metrics:
+    """What became of requests, with the names of vLLM. The engine's thread alone writes them."""
+
+    def __init__(self):
+        self.finished = self.prompts = self.outputs = 0
+        self.took, self.first, self.token = Histogram(), Histogram(), Histogram()
+
+    def text(self, name, running, waiting):
+        label = f'model_name="{name}"'
+        values = [("num_requests_running", "gauge", running), ("num_requests_waiting", "gauge", waiting),
+                  ("request_success_total", "counter", self.finished), ("prompt_tokens_total", "counter", self.prompts),
+                  ("generation_tokens_total", "counter", self.outputs)]
+        return "".join(f"# TYPE vllm:{n} {kind}\nvllm:{n}{{{label}}} {v}\n" for n, kind, v in values) + \
+            self.took.text("vllm:e2e_request_latency_seconds", label) + \
+            self.first.text("vllm:time_to_first_token_seconds", label) + \
+            self.token.text("vllm:inter_token_latency_seconds", label)
+
+
 WORDS = "gpu job queue node gang share slice batch model token cache loss step epoch".split()
 MOST = 4096  # tokens of a prompt and its answer
 
@@ -36,6 +76,7 @@ class Request:
         self.gone = False
         self.keep = None  # file for the cache of its prompt, if another process makes the answer
         self.took_over = False  # the cache of its prompt came from another process
+        self.came = self.last = time.monotonic()
 
 
 class Engine:
@@ -49,7 +90,7 @@ class Engine:
         self.layers = [[torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width),
                         torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)] for _ in range(layers)]
         self.last = torch.nn.Linear(width, len(WORDS))
-        self.coming, self.active = queue.SimpleQueue(), []
+        self.coming, self.active, self.metrics = queue.SimpleQueue(), [], Metrics()
         threading.Thread(target=self.loop, daemon=True).start()
 
     def waiting(self):
@@ -109,8 +150,23 @@ class Engine:
         if not r.took_over:
             r.cache = None
 
+    def count(self, r, now):
+        """Counts a token of an answer."""
+        m = self.metrics
+        if r.last == r.came:
+            m.first.add(now - r.came)
+            m.prompts += len(r.prompt)
+        else:
+            m.token.add(now - r.last)
+        m.outputs += 1
+        if r.left <= 0:
+            m.took.add(now - r.came)
+            m.finished += 1
+        r.last = now
+
     def emit(self, r):
         r.left -= 1
+        self.count(r, time.monotonic())
         r.out.put(WORDS[r.token])
         if r.left <= 0 or r.gone:
             r.out.put(None)
@@ -137,9 +193,9 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"ready": True})
         elif self.path == "/v1/models":
             self.reply(200, {"object": "list", "data": [{"id": self.name, "object": "model"}]})
-        elif self.path == "/metrics":  # with the names of vLLM
-            self.reply(200, f'vllm:num_requests_running{{model_name="{self.name}"}} {len(self.engine.active)}\n'
-                            f'vllm:num_requests_waiting{{model_name="{self.name}"}} {self.engine.waiting()}\n', "text/plain")
+        elif self.path == "/metrics":
+            e = self.engine
+            self.reply(200, e.metrics.text(self.name, len(e.active), e.waiting()), "text/plain")
         else:
             self.reply(404, {"error": "no such path"})
 
