@@ -16,7 +16,7 @@ import (
 )
 
 // relay passes a request on to the replica of an attempt, and its answer back. Most are passed on directly; what is
-// rare goes through net/http's reverse proxy, which takes a third more processor time and does the same.
+// rare goes through net/http's reverse proxy, which does the same and takes longer.
 func (s *Server) relay(ctx context.Context, a *answer, r *http.Request, x *attempt) {
 	if x.plain(r) {
 		s.direct(ctx, a, r, x)
