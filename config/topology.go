@@ -252,8 +252,8 @@ func (t *topology) slurmYAML(data []byte) error {
 			err = t.add(topologyLine{name: l.name, nodes: nodes, switches: below})
 		}
 		if err != nil {
-			return fmt.Errorf("%s:%d: topology %s: %s %s: %w", t.name, lineWith(data, l.name), chosen.Topology, l.what, l.name,
-				err)
+			return fmt.Errorf("%s:%d: topology %s: %s %s: %w", t.name, lineWith(data, l.name), chosen.Topology, l.what,
+				l.name, err)
 		}
 	}
 	return nil

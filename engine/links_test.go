@@ -251,7 +251,8 @@ func TestSlots(t *testing.T) {
 						classes, what, id, v.Treatment.Class, v.Treatment.Period, want[id], slots)
 				}
 				if none := v.Takes <= v.Alone+v.Alone/50; none != (classes > 1 || expected) {
-					t.Errorf("%d classes, %s: an iteration of job %d takes %v, alone %v", classes, what, id, v.Takes, v.Alone)
+					t.Errorf("%d classes, %s: an iteration of job %d takes %v, alone %v", classes, what, id, v.Takes,
+						v.Alone)
 				}
 			}
 		}

@@ -58,7 +58,8 @@ func TestRealServers(t *testing.T) {
 		_, port, _ := net.SplitHostPort(at)
 		starts(t, "/usr/bin/python3", "../../../examples/serving/tokens.py", "--port", port, "--handover",
 			filepath.Join(dir, "handover"))
-		pods = append(pods, Replica{ID: name, Name: name, Address: "http://" + at + "/metrics", Started: time.Unix(0, 0)})
+		pods = append(pods, Replica{ID: name, Name: name, Address: "http://" + at + "/metrics",
+			Started: time.Unix(0, 0)})
 		targets = append(targets, fmt.Sprintf(`{"targets": [%q], "labels": {"namespace": "team", "pod": %q}}`, at, name))
 	}
 	list, config := filepath.Join(dir, "targets.json"), filepath.Join(dir, "prometheus.yml")
@@ -121,7 +122,8 @@ func TestRealServers(t *testing.T) {
 		var m Meter
 		m.Take(time.Now().Add(-time.Minute), goal, pods, before[name])
 		l := m.Take(time.Now(), goal, pods, after[name])
-		if l.TTFT.Total() != 2*each || l.TTFT.Quantile(0.5) <= 0 || l.TPOT.Total() != 2*each*(tokens-1) || l.Missed() != 0 {
+		if l.TTFT.Total() != 2*each || l.TTFT.Quantile(0.5) <= 0 || l.TPOT.Total() != 2*each*(tokens-1) ||
+			l.Missed() != 0 {
 			t.Errorf("%s: %d first tokens, half after %s, %d others, %d requests missed the goal", name, l.TTFT.Total(),
 				l.TTFT.Quantile(0.5), l.TPOT.Total(), l.Missed())
 		}
