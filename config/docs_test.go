@@ -29,7 +29,8 @@ func TestDocumentation(t *testing.T) {
 		for i, block := range strings.Split(string(data), "```yaml\n")[1:] {
 			text, _, _ := strings.Cut(block, "```")
 			switch {
-			case filepath.Base(f) == "config.md", strings.Contains(text, "interface:") && strings.Contains(text, "hosts:"):
+			case filepath.Base(f) == "config.md",
+				strings.Contains(text, "interface:") && strings.Contains(text, "hosts:"):
 				_, err = ReadServe(f, strings.NewReader(text))
 			case strings.Contains(text, "speed:"):
 				_, err = ReadPerf(f, []byte(text))

@@ -259,7 +259,7 @@ network:
 }
 
 // Two jobs that share a link slow each other down, as is predicted; most of that is given back, to both, once a policy
-// treats them: here by daemons that take over while the jobs run. `make bench-network` measures it, this only that it is.
+// treats them: here by daemons that take over while the jobs run. `make bench-network` measures how much.
 func TestTrafficGivesBack(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -303,8 +303,8 @@ func TestTrafficGivesBack(t *testing.T) {
 		var n api.Network
 		d.eventually(policy+" treats them", func() bool {
 			n = d.networkOf(2)
-			return n.Class > 0 && (strings.HasPrefix(n.Marks, "applied") || strings.HasPrefix(n.Marks, "not applied: ")) ||
-				n.Slots == "held"
+			settled := strings.HasPrefix(n.Marks, "applied") || strings.HasPrefix(n.Marks, "not applied: ")
+			return n.Class > 0 && settled || n.Slots == "held"
 		})
 		if strings.HasPrefix(n.Marks, "not applied: ") {
 			t.Skip("NOT TESTED: ", n.Marks)
