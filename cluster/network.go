@@ -27,8 +27,8 @@ type Network struct {
 	Unknown []string `json:"unknown,omitempty"`
 	Uneven  Uneven   `json:"uneven,omitzero"`
 	// Real: jobs are real ones. They begin their iterations in slots only as far as they say so (SlotsReport), and the
-	// switches choose paths: no library lets a job choose. In a simulation jobs keep slots, and take the paths that they
-	// are given.
+	// switches choose paths: no library lets a job choose. In a simulation jobs keep slots and take the paths they are
+	// given.
 	Real bool `json:"real,omitempty"`
 }
 
