@@ -242,6 +242,7 @@ func keysOf(typeName string) []string {
 		defragFile{}, kubeDefragFile{}, kubeSharingFile{}, kubePowerFile{}, kubeLoanFile{}, kubeMIGFile{}, stopFile{},
 		tlsFile{}, People{}, serviceFile{}, variantFile{}, pointFile{}, replicasFile{}, budgetFile{}, batchingFile{},
 		kubeServicesFile{}, metricsFile{}, probeFile{}, languageFile{}, engineFile{}, loadFile{}, servicesFile{},
+		serviceKeyFile{},
 		networkFile{}, linkFile{}, closFile{}, trafficFile{}, unevenFile{},
 		kubeNetworkFile{}, marksFile{}, markFile{},
 		slurmTopology{}, slurmTree{}, slurmSwitch{}, slurmBlocks{}, slurmBlock{}} {

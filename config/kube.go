@@ -150,7 +150,8 @@ func (f *kubeFile) kube() (*Kube, error) {
 	}
 	rules := &serveFile{Policy: f.Policy, Place: f.Place, Backfill: f.Backfill, MinRuntime: f.MinRuntime,
 		Starvation: f.Starvation, HoldAfter: f.HoldAfter,
-		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf, Models: f.Models}
+		Stop: f.Stop, Queues: f.Queues, Timezone: f.Timezone, LogLevel: f.LogLevel, Perf: f.Perf, Models: f.Models,
+		Services: servicesFile{Keys: noKeys()}}
 	s, err := rules.serve()
 	if err == nil {
 		err = s.checkQueues()

@@ -74,11 +74,13 @@ type Serve struct {
 type Services struct {
 	First, Last int           // ports of replicas
 	Period      time.Duration // between decisions about a service
+	Keys        []ServiceKey  // of those who may use them; nil: callers need no key
 }
 
 type servicesFile struct {
-	Ports  string   `yaml:"ports"`
-	Period Duration `yaml:"period"`
+	Ports  string            `yaml:"ports"`
+	Period Duration          `yaml:"period"`
+	Keys   *[]serviceKeyFile `yaml:"keys"`
 }
 
 // read is what the section says, and the defaults of what it does not.
@@ -97,7 +99,8 @@ func (f *servicesFile) read() (s Services, err error) {
 			return s, At(fmt.Errorf("%q is not a range of ports such as 21000-21999", f.Ports), "services", "ports")
 		}
 	}
-	return s, nil
+	s.Keys, err = serviceKeys(f.Keys)
+	return s, err
 }
 
 type serveFile struct {
@@ -167,7 +170,7 @@ func ReadServe(name string, r io.Reader) (*Serve, error) {
 	if err != nil {
 		return nil, err
 	}
-	var f serveFile
+	f := serveFile{Services: servicesFile{Keys: noKeys()}}
 	if err := decode(name, data, &f); err != nil {
 		return nil, err
 	}

@@ -93,6 +93,7 @@ func (c *Serve) Settings() (list []Setting) {
 	add(true, "audit_keep", duration(c.AuditKeep))
 	add(true, "log_level", strings.ToLower(c.LogLevel.String()))
 	add(true, "hosts", strings.Join(c.Hosts, " "))
+	c.Services.settings(add)
 	c.atStart(add, optional(c.SampleEvery))
 	return list
 }
@@ -142,6 +143,9 @@ func (c *Serve) KeepStart(running *Serve) {
 	c.SampleEvery, c.Listen, c.Insecure, c.Sharing = running.SampleEvery, running.Listen, running.Insecure,
 		running.Sharing
 	c.Network, c.Links, c.Traffic = running.Network, running.Links, running.Traffic
+	keys := c.Services.Keys
+	c.Services = running.Services
+	c.Services.Keys = keys
 }
 
 func tlsText(c *Serve) string {

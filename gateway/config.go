@@ -6,6 +6,8 @@ package gateway
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,13 +17,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/token"
 	"github.com/muster-gpu/muster/serving/batch"
 )
 
 // Config is what the gateway serves.
 type Config struct {
 	Services []Service `json:"services"`
-	Keys     []Key     `json:"keys,omitempty"` // none: every caller may use every service
+	Keys     []Key     `json:"keys,omitempty"`
+	NeedsKey bool      `json:"needs_key,omitempty"` // also where there is none; else without keys all callers are let in
 }
 
 // Service is a service with the replicas that answer now.
@@ -119,15 +123,21 @@ func (c *Config) check() error {
 			}
 		}
 	}
+	return c.checkKeys()
+}
+
+func (c *Config) checkKeys() error {
 	hashes := map[string]bool{}
 	for _, k := range c.Keys {
-		if hashes[k.Hash] {
+		switch sum, err := hex.DecodeString(k.Hash); {
+		case err != nil || len(sum) != sha256.Size || k.Hash != hex.EncodeToString(sum) || !(k.Rate >= 0):
+			return fmt.Errorf("key %s: hash is the SHA-256 in 64 hexadecimal digits, rate 0 or more", k.Name)
+		case k.Hash == token.Hash(""):
+			return fmt.Errorf("key %s: its hash is that of an empty text, which every caller has", k.Name)
+		case hashes[k.Hash]:
 			return fmt.Errorf("key %s: another has the same hash", k.Name)
 		}
 		hashes[k.Hash] = true
-		if len(k.Hash) != 64 || !(k.Rate >= 0) {
-			return fmt.Errorf("key %s: hash is the SHA-256 in 64 hexadecimal digits, rate 0 or more", k.Name)
-		}
 	}
 	return nil
 }

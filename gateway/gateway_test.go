@@ -336,6 +336,58 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestKeyRates: a key above its rate is told when to come again, before its body takes room; where keys are needed and
+// there are none, nobody is let in, nor told which paths there are.
+func TestKeyRates(t *testing.T) {
+	b, _ := plain(t, "ok", 0)
+	c := one(b.URL)
+	c.Keys = []Key{{Name: "ann", Hash: hashOf("k"), Rate: 0.3, Burst: 1}, {Name: "bob", Hash: hashOf("b"), Rate: 1e-9}}
+	s, url := serveReal(t, c, short)
+	answer := func(path, header, key string) (int, string) {
+		t.Helper()
+		r, _ := http.NewRequest(http.MethodGet, url+path, nil)
+		r.Header.Set(header, key)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode, resp.Header.Get("Retry-After")
+	}
+	for i, x := range []struct {
+		path, header, key string
+		status            int
+		retry             string
+	}{{"/app/", "Authorization", "bearer k", 200, ""}, {"/app/", "X-Api-Key", "k", 429, "4"},
+		{"/app/", "X-Api-Key", "b", 200, ""}, {"/app/", "X-Api-Key", "b", 429, "3600"},
+		{"/nowhere/", "X-Api-Key", "k", 404, ""}, {"/nowhere/", "X-Api-Key", "", 401, ""},
+		{"/app/", "Authorization", "Bearer ", 401, ""}, {"/app/", "Authorization", "Basic k", 401, ""}} {
+		if status, retry := answer(x.path, x.header, x.key); status != x.status || retry != x.retry {
+			t.Errorf("%d: %d, after %q seconds", i, status, retry)
+		}
+	}
+	conn := dial(t, url, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Api-Key: k\r\nContent-Length: 100\r\n\r\n")
+	if text, _ := rest(t, conn); !strings.Contains(text, "429 Too Many Requests") {
+		t.Errorf("with a body that does not come: %q", text)
+	}
+	c.Keys, c.NeedsKey = nil, true
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/app/", "/nowhere/", "/v1/models", "/v2/models/app", "/v1/completions"} {
+		if status, _ := answer(path, "X-Api-Key", "k"); status != 401 {
+			t.Errorf("%s: %d where there are no keys", path, status)
+		}
+	}
+	c.NeedsKey = false
+	if err := s.Update(c); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := answer("/app/", "X-Api-Key", ""); status != 200 {
+		t.Errorf("%d where no key is needed", status)
+	}
+}
+
 func BenchmarkProxy(b *testing.B) {
 	backend := httptest.NewServer(
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) }))

@@ -270,24 +270,27 @@ func TestVisible(t *testing.T) {
 
 // TestConfig: each mistake of a file is said.
 func TestConfig(t *testing.T) {
+	x := hashOf("x")
 	for text, want := range map[string]string{
-		`{"services":[{"name":""}]}`:                                                           "name: must be there",
-		`{"services":[{"name":"a"},{"name":"a"}]}`:                                             "is there twice",
-		`{"services":[{"name":"a","path":"v1"}]}`:                                              "neither v1 nor v2",
-		`{"services":[{"name":"a","path":"x/y"}]}`:                                             "is one element",
-		`{"services":[{"name":"a","path":"x"},{"name":"b","path":"/x/"}]}`:                     "of one service only",
-		`{"services":[{"name":"a","path":"/"}]}`:                                               "must not be the root",
-		`{"services":[{"name":"a","latency_ms":-1}]}`:                                          "from 0 to a week",
-		`{"services":[{"name":"a","timeout_ms":1e12}]}`:                                        "from 0 to a week",
-		`{"services":[{"name":"a","batch":4,"takes_ms":[1]}]}`:                                 "1 values for batches of up to 4",
-		`{"services":[{"name":"a","batch":5000}]}`:                                             "from 0 to 4096",
-		`{"services":[{"name":"a","rule":"best"}]}`:                                            `unknown batching rule "best"`,
-		`{"services":[{"name":"a","replicas":[{"id":"1","url":"http:///"}]}]}`:                 "is not an address",
-		`{"services":[{"name":"a","replicas":[{"url":"http://x"}]}]}`:                          "ids differ",
-		`{"services":[],"keys":[{"name":"k","hash":"abc"}]}`:                                   "64 hexadecimal digits",
-		`{"services":[],"keys":[{"hash":"` + hashOf("") + `"},{"hash":"` + hashOf("") + `"}]}`: "another has the same",
-		`{"services":[{"name":"a","colour":1}]}`:                                               "unknown field",
-		`{"services":`:                                                                         "unexpected EOF",
+		`{"services":[{"name":""}]}`:                                           "name: must be there",
+		`{"services":[{"name":"a"},{"name":"a"}]}`:                             "is there twice",
+		`{"services":[{"name":"a","path":"v1"}]}`:                              "neither v1 nor v2",
+		`{"services":[{"name":"a","path":"x/y"}]}`:                             "is one element",
+		`{"services":[{"name":"a","path":"x"},{"name":"b","path":"/x/"}]}`:     "of one service only",
+		`{"services":[{"name":"a","path":"/"}]}`:                               "must not be the root",
+		`{"services":[{"name":"a","latency_ms":-1}]}`:                          "from 0 to a week",
+		`{"services":[{"name":"a","timeout_ms":1e12}]}`:                        "from 0 to a week",
+		`{"services":[{"name":"a","batch":4,"takes_ms":[1]}]}`:                 "1 values for batches of up to 4",
+		`{"services":[{"name":"a","batch":5000}]}`:                             "from 0 to 4096",
+		`{"services":[{"name":"a","rule":"best"}]}`:                            `unknown batching rule "best"`,
+		`{"services":[{"name":"a","replicas":[{"id":"1","url":"http:///"}]}]}`: "is not an address",
+		`{"services":[{"name":"a","replicas":[{"url":"http://x"}]}]}`:          "ids differ",
+		`{"services":[],"keys":[{"name":"k","hash":"abc"}]}`:                   "64 hexadecimal digits",
+		`{"services":[],"keys":[{"hash":"` + x + `"},{"hash":"` + x + `"}]}`:   "another has the same",
+		`{"services":[],"keys":[{"hash":"` + hashOf("") + `"}]}`:               "which every caller has",
+		`{"services":[],"keys":[{"hash":"` + strings.ToUpper(x) + `"}]}`:       "64 hexadecimal digits",
+		`{"services":[{"name":"a","colour":1}]}`:                               "unknown field",
+		`{"services":`:                                                         "unexpected EOF",
 	} {
 		path := filepath.Join(t.TempDir(), RoutesFile)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

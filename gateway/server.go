@@ -2,12 +2,11 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httputil"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/muster-gpu/muster/internal/token"
 )
 
 // Server is the gateway's HTTP handler.
@@ -44,7 +45,7 @@ type state struct {
 	paths map[string]*pool
 	names []string
 	inner []string        // of names: those that no caller can use
-	keys  map[string]*key // by hash
+	keys  map[string]*key // by hash; nil: callers need none
 }
 
 type key struct {
@@ -95,7 +96,10 @@ func (s *Server) Update(c *Config) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.state.Load()
-	next := &state{pools: map[string]*pool{}, paths: map[string]*pool{}, keys: map[string]*key{}}
+	next := &state{pools: map[string]*pool{}, paths: map[string]*pool{}}
+	if c.NeedsKey || len(c.Keys) > 0 {
+		next.keys = map[string]*key{}
+	}
 	for i := range c.Services {
 		x := c.Services[i]
 		p := old.pools[x.Name]
@@ -203,11 +207,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.openAI(a, r, st, rest)
 	case st.paths[first] != nil:
 		p := st.paths[first]
-		if k, ok := s.caller(a, r, st); ok && s.may(a, k, p) {
+		if k, ok := s.caller(a, r, st); ok && s.may(a, k, p) && s.inRate(a, k) {
 			s.proxy(a, r, p, forward{priority: k.priority(), prefix: "/" + first})
 		}
 	default:
-		a.fail(http.StatusNotFound, "no service answers at this path")
+		if _, ok := s.caller(a, r, st); ok { // without a key it is not said which paths there are
+			a.fail(http.StatusNotFound, "no service answers at this path")
+		}
 	}
 }
 
@@ -237,15 +243,14 @@ func (k *key) priority() int { return k.Priority }
 
 // caller finds the caller's key; false: it has none, and the answer has been given.
 func (s *Server) caller(a *answer, r *http.Request, st *state) (*key, bool) {
-	if len(st.keys) == 0 {
+	if st.keys == nil {
 		return noKey, true
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		token = r.Header.Get("X-Api-Key")
+	kind, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(kind, "Bearer") {
+		text = r.Header.Get("X-Api-Key")
 	}
-	sum := sha256.Sum256([]byte(token))
-	k := st.keys[hex.EncodeToString(sum[:])]
+	k := st.keys[token.Hash(strings.TrimSpace(text))]
 	if k == nil {
 		a.Header().Set("WWW-Authenticate", "Bearer")
 		a.fail(http.StatusUnauthorized, "a key is needed: Authorization: Bearer KEY")
@@ -261,18 +266,26 @@ func (k *key) allows(service string) bool {
 	return len(k.Services) == 0 || slices.Contains(k.Services, service)
 }
 
-// may checks whether a key may use a service, and how often; false: the answer has been given.
+// may checks whether a key may use a service; false: the answer has been given.
 func (s *Server) may(a *answer, k *key, p *pool) bool {
 	a.pool = p
-	switch {
-	case !k.allows(p.name):
+	if !k.allows(p.name) {
 		a.fail(http.StatusForbidden, "this key is not for service "+p.name)
-	case k.limit != nil && !k.limit.AllowN(s.clock(), 1):
-		a.Header().Set("Retry-After", strconv.Itoa(max(1, int(1/k.Rate))))
-		a.fail(http.StatusTooManyRequests, fmt.Sprintf("more than the %g requests a second of this key", k.Rate))
-	default:
+		return false
+	}
+	return true
+}
+
+// longestRetry bounds, in seconds, for how long a caller is told to wait.
+const longestRetry = 3600
+
+// inRate counts a request of a key and checks its rate; false: the answer has been given.
+func (s *Server) inRate(a *answer, k *key) bool {
+	if k.limit == nil || k.limit.AllowN(s.clock(), 1) {
 		return true
 	}
+	a.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(min(longestRetry, 1/k.Rate)))))
+	a.fail(http.StatusTooManyRequests, fmt.Sprintf("more than the %g requests a second of this key", k.Rate))
 	return false
 }
 
@@ -319,7 +332,7 @@ func (s *Server) protocol(a *answer, r *http.Request, st *state, path string) {
 		s.noModel(a, st, k, parts[1])
 		return
 	}
-	if !s.may(a, k, p) {
+	if !s.may(a, k, p) || !s.inRate(a, k) {
 		return
 	}
 	last := parts[len(parts)-1]
@@ -403,6 +416,9 @@ func (s *Server) openAI(a *answer, r *http.Request, st *state, path string) {
 			return
 		}
 		a.writeJSON(map[string]any{"object": "list", "data": list})
+		return
+	}
+	if !s.inRate(a, k) { // before its body takes room that others need
 		return
 	}
 	body, ok := s.readBody(a, r)

@@ -22,6 +22,7 @@ import (
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/token"
 	"github.com/muster-gpu/muster/local"
 	"github.com/muster-gpu/muster/local/account"
 	"github.com/muster-gpu/muster/local/rules"
@@ -78,9 +79,9 @@ func newWorld(t testing.TB) *world {
 // token makes a token in the store.
 func (w *world) token(user, role string, valid time.Duration) string {
 	w.t.Helper()
-	text := tokenPrefix + secret()
+	text, hash := token.New()
 	if _, err := w.m.Audit().AddToken(w.t.Context(),
-		store.Token{Hash: hashOf(text), User: user, Role: role,
+		store.Token{Hash: hash, User: user, Role: role,
 			Expires: time.Now().Add(valid).UnixNano()}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func (w *world) subject(route string) int {
 		return 1
 	case strings.Contains(route, "/tokens/"):
 		id, err := w.m.Audit().AddToken(w.t.Context(),
-			store.Token{Hash: secret(), User: w.me.Name, Role: api.RoleUser,
+			store.Token{Hash: token.Secret(), User: w.me.Name, Role: api.RoleUser,
 				Expires: time.Now().Add(time.Hour).UnixNano()})
 		if err != nil {
 			w.t.Fatal(err)

@@ -4,9 +4,6 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/token"
 	"github.com/muster-gpu/muster/local/account"
 	"github.com/muster-gpu/muster/local/rules"
 )
@@ -124,25 +122,14 @@ func (s *Server) atSocket(uid int) *Caller {
 	return newCaller(u, s.roles.Load().roleOf(&u))
 }
 
-// secret is a new random text that cannot be guessed.
-func secret() string { return rand.Text() + rand.Text() }
-
-// tokenPrefix marks a text as a token of Muster, for people and for programs that look for leaked secrets.
-const tokenPrefix = "muster_"
-
-func hashOf(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
 // identify is the caller of a request over TCP; nil without an error: the request does not say.
 func (s *Server) identify(r *http.Request) (*Caller, error) {
 	if text := r.Header.Get("Authorization"); text != "" {
-		kind, token, ok := strings.Cut(text, " ")
+		kind, key, ok := strings.Cut(text, " ")
 		if !ok || !strings.EqualFold(kind, "Bearer") {
 			return nil, errors.New("the header Authorization must be: Bearer, a space, a token")
 		}
-		who, err := s.byToken(r.Context(), strings.TrimSpace(token))
+		who, err := s.byToken(r.Context(), strings.TrimSpace(key))
 		if err != nil {
 			err = s.wrongToken(r, err)
 		}
@@ -154,8 +141,8 @@ func (s *Server) identify(r *http.Request) (*Caller, error) {
 	return nil, nil
 }
 
-func (s *Server) byToken(ctx context.Context, token string) (*Caller, error) {
-	k, err := s.m.Audit().Token(ctx, hashOf(token))
+func (s *Server) byToken(ctx context.Context, text string) (*Caller, error) {
+	k, err := s.m.Audit().Token(ctx, token.Hash(text))
 	if err != nil || k.Expires > 0 && k.Expires <= s.m.Now().UnixNano() {
 		return nil, errors.New(
 			"the token is not known here, was revoked or has expired: muster token create makes another")

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/muster-gpu/muster/internal/token"
 )
 
 const (
@@ -61,8 +63,8 @@ func (s *sessions) put(to *map[string]*session, se *session, now time.Time) (str
 	if len(*to) >= mostSessions {
 		return "", errors.New("too many open sessions; try again later")
 	}
-	key := secret()
-	(*to)[hashOf(key)] = se
+	key := token.Secret()
+	(*to)[token.Hash(key)] = se
 	return key, nil
 }
 
@@ -70,7 +72,7 @@ func (s *sessions) put(to *map[string]*session, se *session, now time.Time) (str
 func (s *sessions) take(from *map[string]*session, key string, now time.Time, once bool) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := hashOf(key)
+	h := token.Hash(key)
 	se := (*from)[h]
 	if se == nil || !se.expires.After(now) {
 		return nil
@@ -113,7 +115,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 			"the link was used before, or is older than two minutes: muster dashboard makes another")
 		return
 	}
-	in := &session{who: se.who, csrf: secret(), expires: now.Add(sessionFor)}
+	in := &session{who: se.who, csrf: token.Secret(), expires: now.Add(sessionFor)}
 	key, err := s.sessions.put(&s.sessions.in, in, now)
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/token"
 	"github.com/muster-gpu/muster/store"
 )
 
@@ -66,8 +67,8 @@ func (s *Server) createToken(ctx context.Context, in *tokenInput) (*struct{ Body
 		span = tokenFor
 	}
 	k.Expires = s.m.Now().Add(span).UnixNano()
-	text := tokenPrefix + secret()
-	k.Hash = hashOf(text)
+	var text string
+	text, k.Hash = token.New()
 	ctx, cancel := context.WithTimeout(ctx, commitWait)
 	defer cancel()
 	if k.ID, err = s.m.Audit().AddToken(ctx, k); err != nil {

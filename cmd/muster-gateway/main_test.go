@@ -362,7 +362,7 @@ func TestAccessLog(t *testing.T) {
 	}
 	_ = p.Process.Signal(syscall.SIGHUP)
 	until(t, "a new file", func() bool { _, err := os.Stat(file); return err == nil })
-	get(t, http.DefaultClient, p.url+"/elsewhere")
+	get(t, http.DefaultClient, p.url+"/v2/elsewhere")
 	if err := p.stop(t, syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}

@@ -22,18 +22,20 @@ import (
 	"github.com/muster-gpu/muster/local/devices"
 	"github.com/muster-gpu/muster/local/rules"
 	"github.com/muster-gpu/muster/server"
+	"github.com/muster-gpu/muster/serving/control"
 )
 
 // reloader reads the configuration again while the daemon runs.
 type reloader struct {
-	f     *serveFlags
-	c     *cobra.Command
-	spec  *cluster.Spec
-	m     *local.Machine
-	s     *server.Server
-	door  *door
-	log   *slog.Logger
-	level *slog.LevelVar
+	f        *serveFlags
+	c        *cobra.Command
+	spec     *cluster.Spec
+	m        *local.Machine
+	s        *server.Server
+	services *control.Controller
+	door     *door
+	log      *slog.Logger
+	level    *slog.LevelVar
 
 	mu      sync.Mutex // one at a time
 	running *config.Serve
@@ -92,7 +94,8 @@ func (r *reloader) again(ctx context.Context, by string) (api.Reloaded, error) {
 	if err != nil {
 		return v, conf.locate(err)
 	}
-	v.Notes = slices.Concat(v.Notes, notes, devices.NeverSuspended(&conf.Stop, r.spec))
+	v.Notes = slices.Concat(v.Notes, notes, devices.NeverSuspended(&conf.Stop, r.spec),
+		r.services.SetKeys(conf.Services.Keys))
 	r.door.use(cert)
 	r.install(conf.Serve)
 	return v, nil

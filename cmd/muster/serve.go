@@ -150,6 +150,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 		return errors.Join(err, r.m.Close())
 	}
 	defer stop()
+	r.services = services
 	r.s = server.New(r.m,
 		server.Options{Metrics: metrics, Log: r.log, Services: services, Reload: r.reload,
 			Info: server.Info{Version: version.Release,
@@ -191,6 +192,9 @@ func runServices(ctx context.Context, m *local.Machine, conf *config.Services, d
 	if err != nil {
 		x.Close()
 		return nil, nil, err
+	}
+	for _, n := range c.SetKeys(conf.Keys) {
+		log.Warn(n)
 	}
 	go c.Run(ctx)
 	return c, x.Close, nil

@@ -26,7 +26,7 @@ func newService() *cobra.Command {
 		Long: "A service is a model that answers requests. Its file says how fast it promises to be, and Muster runs as many\n" +
 			"replicas as that needs. docs/guide/services.md shows a first one."}
 	c.AddCommand(newServiceApply(), newServiceList(), newServiceShow(), newServiceScale(), newServiceLogs(),
-		newServiceDelete(), newServiceWhy(), newServiceLoad(), newServiceProfile(), newServiceBatch())
+		newServiceDelete(), newServiceWhy(), newServiceLoad(), newServiceProfile(), newServiceBatch(), newServiceKey())
 	return c
 }
 

@@ -30,6 +30,7 @@ type servingTest struct {
 	*daemon
 	url     string
 	gateway *exec.Cmd
+	ports   string // of replicas
 }
 
 // somePorts are where the replicas of the next daemon answer; each has some of its own.
@@ -41,14 +42,14 @@ func startServing(t testing.TB, gpus string, settings ...string) *servingTest {
 	d := prepareDaemon(t, gpus)
 	first := 31000 + 50*somePorts.Add(1)
 	conf := filepath.Join(d.dir, "muster.yaml")
-	text := fmt.Sprintf("kill_wait: 1s\nservices: {ports: %d-%d, period: 1s}\n", first, first+49) +
-		strings.Join(settings, "")
+	ports := fmt.Sprintf("%d-%d", first, first+49)
+	text := "kill_wait: 1s\nservices: {ports: " + ports + ", period: 1s}\n" + strings.Join(settings, "")
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d.args = []string{"--config", conf}
 	d.start()
-	s := &servingTest{daemon: d}
+	s := &servingTest{daemon: d, ports: ports}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

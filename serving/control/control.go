@@ -67,6 +67,8 @@ type Gateway interface {
 	// at the latest after a while.
 	Counts(ctx context.Context) (*gateway.Report, error)
 	Write(c *gateway.Config) error
+	// Former is what was last written, by whichever controller; nil: nothing.
+	Former() (*gateway.Config, error)
 }
 
 // Service is a service that was applied.
@@ -152,6 +154,7 @@ type Controller struct {
 	report   *gateway.Report  // the last
 	silent   error            // why there is none now
 	wrote    *gateway.Config
+	keys     keys
 	bookedAt time.Time      // when batches were last booked to neighbours
 	lent     map[int]string // as the scheduler was last told
 	lenders  []Lender       // likewise

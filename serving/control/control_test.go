@@ -213,6 +213,14 @@ func (w *world) Counts(context.Context) (*gateway.Report, error) { return w.said
 
 func (w *world) Write(c *gateway.Config) error { w.told = c; return nil }
 
+func (w *world) Former() (*gateway.Config, error) {
+	if w.told == nil {
+		return nil, nil
+	}
+	c := *w.told
+	return &c, nil
+}
+
 // pass lets time pass in steps of a second.
 func (w *world) pass(c *Controller, d time.Duration) {
 	w.t.Helper()

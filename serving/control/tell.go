@@ -17,12 +17,13 @@ func (c *Controller) tell() error {
 	if c.wrote == nil {
 		for _, r := range c.replicas {
 			if r.State == Starts && !r.answers && r.fails == 0 {
-				return nil
+				return c.keys.tellFirst(c.opt.Gateway)
 			}
 		}
 	}
 	g := &gateway.Config{Services: []gateway.Service{}}
-	changed := c.wrote == nil
+	c.keys.put(g)
+	changed := c.wrote == nil || !c.keys.are(c.wrote)
 	for _, name := range c.names() {
 		s := c.services[name]
 		if s.deleted {

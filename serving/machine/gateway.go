@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -57,6 +58,15 @@ func (g *Gateway) Counts(ctx context.Context) (*gateway.Report, error) {
 		return nil, fmt.Errorf("the gateway's counts: %w", err)
 	}
 	return &r, nil
+}
+
+// Former reads what was last written; nil: nothing.
+func (g *Gateway) Former() (*gateway.Config, error) {
+	c, err := gateway.Load(filepath.Join(g.dir, gateway.RoutesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return c, err
 }
 
 // Write tells the gateway which replicas there are.
