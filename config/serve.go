@@ -75,12 +75,15 @@ type Services struct {
 	First, Last int           // ports of replicas
 	Period      time.Duration // between decisions about a service
 	Keys        []ServiceKey  // of those who may use them; nil: callers need no key
+	Weights     string        // file of weights of inss-rl; "": those that come with Muster
+	Learnt      []byte        // its content
 }
 
 type servicesFile struct {
-	Ports  string            `yaml:"ports"`
-	Period Duration          `yaml:"period"`
-	Keys   *[]serviceKeyFile `yaml:"keys"`
+	Ports   string            `yaml:"ports"`
+	Period  Duration          `yaml:"period"`
+	Keys    *[]serviceKeyFile `yaml:"keys"`
+	Weights string            `yaml:"weights"`
 }
 
 // read is what the section says, and the defaults of what it does not.
@@ -98,6 +101,9 @@ func (f *servicesFile) read() (s Services, err error) {
 		if n != 3 || rest != "." || s.First < 1024 || s.Last > 65535 || s.First > s.Last {
 			return s, At(fmt.Errorf("%q is not a range of ports such as 21000-21999", f.Ports), "services", "ports")
 		}
+	}
+	if s.Weights, s.Learnt, err = serviceWeights(f.Weights); err != nil {
+		return s, At(err, "services", "weights")
 	}
 	s.Keys, err = serviceKeys(f.Keys)
 	return s, err

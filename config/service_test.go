@@ -125,7 +125,7 @@ func TestBadServices(t *testing.T) {
 		{"gpu_types: [H100-80GB]", "gpus: auto",
 			"service chat: variants[0]: gpus: auto of a language model needs gpu_types"},
 		{"scaling: hpa:target=0.6", "canary: 0.1", "service vision: canary: a part above 0 and below 1"},
-		{"hpa:target=0.6", "inss-rl:weights=/etc/passwd", "files of weights are for muster sim"},
+		{"hpa:target=0.6", "inss-rl:weights=/etc/passwd", "only muster sim reads a file"},
 		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
 		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
 		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:15: unknown key "accurate"`},

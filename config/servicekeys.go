@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/token"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 // ServiceKey lets a caller use services through the gateway.
@@ -40,6 +42,7 @@ const (
 	mostKeyRate  = 1e6 // requests per second
 	mostKeyBurst = 1e6
 	allServices  = "*"
+	shownHash    = 12 // digits, which tell one from another
 )
 
 // serviceKeys reads who may use services; nil: everybody may, without a key.
@@ -127,7 +130,7 @@ func NewServiceKey(name string, services []string) (key, line string, err error)
 
 // text is a key in words. Of the hash it has as much as tells one from another.
 func (k *ServiceKey) text() string {
-	w := words{"hash " + k.Hash[:12] + "…"}
+	w := words{"hash " + k.Hash[:shownHash] + "…"}
 	w.add("services", strings.Join(k.Services, " "))
 	if k.Services == nil {
 		w = append(w, "all services")
@@ -140,6 +143,25 @@ func (k *ServiceKey) text() string {
 	return w.text()
 }
 
+// serviceWeights reads a file of weights of inss-rl. It is the configuration's: whoever writes that may have the daemon
+// read what it reads.
+func serviceWeights(path string) (string, []byte, error) {
+	if path == "" {
+		return "", nil, nil
+	}
+	if !filepath.IsAbs(path) {
+		return "", nil, fmt.Errorf("%q is not an absolute path", path)
+	}
+	data, err := ReadFile(path)
+	if err == nil {
+		err = scale.CheckWeights(data)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("%w; muster learn inss-rl writes such a file", err)
+	}
+	return path, data, nil
+}
+
 // settings lists how services are run.
 func (s *Services) settings(add func(live bool, key, value string)) {
 	if s.Keys != nil && len(s.Keys) == 0 {
@@ -147,6 +169,9 @@ func (s *Services) settings(add func(live bool, key, value string)) {
 	}
 	for i := range s.Keys {
 		add(true, "services.keys."+s.Keys[i].Name, s.Keys[i].text())
+	}
+	if s.Weights != "" {
+		add(false, "services.weights", s.Weights+" (SHA-256 "+token.Hash(string(s.Learnt))[:shownHash]+"…)")
 	}
 	add(false, "services.ports", fmt.Sprintf("%d-%d", s.First, s.Last))
 	add(false, "services.period", cluster.FormatDuration(s.Period))

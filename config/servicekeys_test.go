@@ -1,11 +1,15 @@
 package config
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/token"
+	"github.com/muster-gpu/muster/serving/inss"
 )
 
 // TestServiceKeys: keys are read, and each mistake names its line and what would be right. Without a list everybody
@@ -56,6 +60,52 @@ func TestServiceKeys(t *testing.T) {
 	} {
 		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s%v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestServiceWeights: the daemon's configuration names a file of weights, which is read and checked with it; a reload
+// says that another file, or another content, needs a restart.
+func TestServiceWeights(t *testing.T) {
+	agents, err := inss.ReadAgents(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := agents.Write("a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, wrong := filepath.Join(dir, "w.json"), filepath.Join(dir, "wrong.json")
+	if err := errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(wrong, []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string) (*Serve, error) {
+		return ReadServe("f.yaml", strings.NewReader("services: {period: 1s,\n  weights: '"+path+"'}\n"))
+	}
+	c, err := read(file)
+	if err != nil || string(c.Services.Learnt) != string(text) {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	now, err := read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Compare(c, now)
+	if len(d) != 1 || d[0].Key != "services.weights" || d[0].Live {
+		t.Errorf("%+v", d)
+	}
+	if now.KeepStart(c); string(now.Services.Learnt) != string(text) {
+		t.Error("a reload takes over other weights")
+	}
+	for path, want := range map[string]string{"w.json": `"w.json" is not an absolute path`, dir: "is a directory",
+		filepath.Join(dir, "none"): "no such file", wrong: "muster learn inss-rl writes such a file"} {
+		if _, err := read(path); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "f.yaml:2: services: weights: ") {
+			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
 }

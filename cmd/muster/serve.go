@@ -27,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/server"
 	"github.com/muster-gpu/muster/serving/control"
 	"github.com/muster-gpu/muster/serving/machine"
+	"github.com/muster-gpu/muster/serving/scale"
 	"github.com/muster-gpu/muster/slurm"
 	"github.com/muster-gpu/muster/tune/guard"
 )
@@ -186,6 +187,7 @@ func runServices(ctx context.Context, m *local.Machine, conf *config.Services, d
 	if err != nil {
 		return nil, nil, err
 	}
+	scale.Weights = conf.Learnt
 	x := machine.New(m)
 	c, err := control.New(ctx, control.Options{Scheduler: x, Store: x, Gateway: g, First: conf.First, Last: conf.Last,
 		Period: conf.Period, Log: log, Now: m.Now})

@@ -5,6 +5,8 @@ package main
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -109,4 +111,37 @@ func TestServiceKeys(t *testing.T) {
 	configure()
 	s.want(s.must("config", "reload"), "services.keys: none: nobody is let in -> (none)")
 	comes(http.StatusOK, "")
+}
+
+// TestServiceWeights: a service under inss-rl is planned with the weights that the daemon's configuration names, and
+// muster service why says whether the learnt plan was taken; a file that is none keeps the daemon from starting.
+func TestServiceWeights(t *testing.T) {
+	t.Parallel()
+	s := startServing(t, "1xH100-80GB")
+	shipped, err := os.ReadFile("../../serving/inss/agents.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights := s.write("weights.json", string(shipped))
+	s.kill()
+	configure := func(file string) {
+		s.configure("kill_wait: 1s\nsharing: {shares: mps, mps_program: " + stand(t, "mps-control") + "}\n" +
+			"services: {ports: " + s.ports + ", period: 1s, weights: " + file + "}\n")
+	}
+	configure(filepath.Join(s.dir, "muster.yaml"))
+	if out, code := s.try("serve", "--config", filepath.Join(s.dir, "muster.yaml")); code == exitOK {
+		t.Errorf("%s", out)
+	} else {
+		s.want(out, "muster.yaml:3: services: weights: ", "muster learn inss-rl writes such a file")
+	}
+	configure(weights)
+	s.start()
+	const profile = "{batch: 1, latency: 5ms}, {share: 0.5, batch: 1, latency: 8ms}"
+	s.applyAs("vision", "replicas: {min: 1, max: 1}\nscaling: inss-rl", profile)
+	s.eventually("why says which plan was taken", func() bool {
+		return strings.Contains(s.must("service", "why", "vision"), "plan is taken")
+	})
+	s.answers("vision", 1)
+	s.refuses("other", "replicas: {min: 1, max: 1}\nscaling: inss-rl:weights="+weights,
+		"services.weights in the daemon's")
 }

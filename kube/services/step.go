@@ -314,6 +314,9 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 	for k, n := range s.policy.Decide(&v) {
 		want[of[k]] = n
 	}
+	if text := scale.Says(s.policy); text != "" {
+		why += "; " + text
+	}
 	if n := f.total(want); n < bounds.Min || n > bounds.Max {
 		want = s.keep(want, min(max(n, bounds.Min), bounds.Max))
 	}

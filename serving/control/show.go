@@ -126,6 +126,9 @@ func (c *Controller) why(s *running, v *show.Service) (list []string) {
 		add("no replica is needed: there are no requests; the first one starts a replica, and waits for it")
 	default:
 		add("%s wants %d for %.4g requests a second; answering: %d", v.Scaling, v.Wanted, v.Rate, v.Answers)
+		if text := scale.Says(s.policy); text != "" {
+			add("%s", text)
+		}
 	}
 	if v.Wanted == v.Max && v.Measured && v.Attainment < v.Percentile/100 {
 		add("max is %d: more replicas would be needed to keep the goal", v.Max)

@@ -16,18 +16,30 @@ var inssKind = kind{knobs.Kind{Name: "inss",
 var inssRLKind = kind{knobs.Kind{Name: "inss-rl",
 	About: "InSS with learnt agents beside the solver: of both plans the better one",
 	Knobs: append(planKnobs("10s", "0.4"), knobs.Knob{Name: "weights", Default: "",
-		About: "file of weights (muster learn inss-rl); none: those that come with Muster; in the simulator only"})},
+		About: "file of weights (muster learn inss-rl), in the simulator only; none: those of services.weights in the " +
+			"daemon's configuration, else those that come with Muster"})},
 	newInssRL}
 
 // ReadFile reads the files of weights that policies name. Only a program with no more rights than the user who names
 // them may set it.
 var ReadFile func(name string) ([]byte, error)
 
+// Weights are those of inss-rl where its text names no file: what is in the file that a program's configuration names.
+// nil: those that come with Muster. They are set before any policy is made.
+var Weights []byte
+
+// CheckWeights reports as an error that a text is not weights of inss-rl.
+func CheckWeights(text []byte) error {
+	_, err := inss.ReadAgents(text)
+	return err
+}
+
 func newInssRL(k *knobs.Set) (Policy, error) {
-	var text []byte
+	text := Weights
 	if name := k.Text("weights"); name != "" {
 		if ReadFile == nil {
-			return nil, fmt.Errorf("weights=%s: files of weights are for muster sim", name)
+			return nil, fmt.Errorf("weights=%s: of a service only muster sim reads a file; services.weights in the daemon's configuration names one for all",
+				name)
 		}
 		var err error
 		if text, err = ReadFile(name); err != nil {
@@ -48,6 +60,30 @@ func newInssRL(k *knobs.Set) (Policy, error) {
 type inssSizer struct {
 	plan   *inss.Plan
 	agents *inss.Agents
+	chosen string // which of both plans is the last; "": there are no agents
+}
+
+// says says which plan was taken, and what the other one came to.
+func (x *inssSizer) says() string { return x.chosen }
+
+// chosenOf is the better of two plans, of equal ones the solver's, and why in words.
+func chosenOf(solver, learnt *inss.Plan) (*inss.Plan, string) {
+	text := func(p *inss.Plan) string {
+		t := fmt.Sprintf("%g GPUs' shares on %d", float64(p.Percent())/100, p.Used())
+		if n := len(p.Rejected); n > 0 {
+			t += fmt.Sprintf(", replicas without room: %d", n)
+		}
+		return t
+	}
+	switch plan := inss.Better(solver, learnt); {
+	case plan == learnt:
+		return plan, fmt.Sprintf("the learnt plan is taken: %s; the solver's has %s", text(learnt), text(solver))
+	case inss.Better(learnt, solver) == learnt:
+		return plan, fmt.Sprintf("the solver's plan is taken, as good as the learnt one: %s", text(solver))
+	default:
+		return plan, fmt.Sprintf("the solver's plan is taken instead of the learnt one, which is worse: %s, not %s",
+			text(solver), text(learnt))
+	}
 }
 
 func (x *inssSizer) sizes(list []demand, m *cluster.GPUModel) (shares [][]cluster.Milli, gpus int, err error) {
@@ -87,7 +123,7 @@ func (x *inssSizer) sizes(list []demand, m *cluster.GPUModel) (shares [][]cluste
 		if err != nil {
 			return nil, 0, err
 		}
-		plan = inss.Better(plan, learnt)
+		plan, x.chosen = chosenOf(plan, learnt)
 	}
 	x.plan = plan
 	for _, there := range plan.GPUs {

@@ -112,6 +112,14 @@ func newPlanner(name, rule string, k *knobs.Set, s sizer) (Policy, error) {
 // Batching is the rule that goes with it.
 func (p *planner) Batching() string { return p.rule }
 
+// Says is how its rule came to the last plan, in words; "": it has nothing to say.
+func (p *planner) Says() string {
+	if s, ok := p.sizer.(interface{ says() string }); ok {
+		return s.says()
+	}
+	return ""
+}
+
 // Check reports as an error that no variant of a service was measured on parts of GPUs.
 func (p *planner) Check(s *service.Service) error {
 	if s.Language() {

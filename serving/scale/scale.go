@@ -180,6 +180,14 @@ func Elsewhere(text string) (Policy, error) {
 // Batcher is a policy that goes with a batching rule, which services that name none get.
 type Batcher interface{ Batching() string }
 
+// Says is how a policy came to its last decision, in words; "": it has nothing to say beyond what it decided.
+func Says(p Policy) string {
+	if p, ok := p.(interface{ Says() string }); ok {
+		return p.Says()
+	}
+	return ""
+}
+
 // LendsServers reports whether services lend whole servers of these GPUs under a policy.
 func LendsServers(p Policy, of []GPUs) bool {
 	l, ok := p.(*lyra)
