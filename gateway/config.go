@@ -84,13 +84,14 @@ func Load(path string) (*Config, error) {
 	if err := dec.Decode(&c); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &c, nil
 }
 
-func (c *Config) check() error {
+// Check says what is wrong with a configuration, which is then not taken over at all.
+func (c *Config) Check() error {
 	names, paths := map[string]bool{}, map[string]bool{}
 	for i := range c.Services {
 		s := &c.Services[i]

@@ -54,7 +54,7 @@ func newAdder(t *testing.T, takes time.Duration) *adder {
 
 func serve(t *testing.T, c *Config) (*Server, *httptest.Server) {
 	t.Helper()
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		t.Fatal(err)
 	}
 	s := New(Options{Clock: time.Now})

@@ -90,7 +90,7 @@ func New(o Options) *Server {
 
 // Update takes over a configuration: what is new begins, what is gone ends, what waits and runs goes on.
 func (s *Server) Update(c *Config) error {
-	if err := c.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/config"
@@ -40,6 +41,9 @@ const mostEach = 100
 func (c *Controller) Apply(ctx context.Context, f *ask.ServiceFile, by Caller) (show.Service, error) {
 	spec, err := Read(f)
 	if err != nil {
+		return show.Service{}, err
+	}
+	if err := bounded(spec); err != nil {
 		return show.Service{}, err
 	}
 	if err := c.opt.Scheduler.Test(spec, by); err != nil {
@@ -87,6 +91,34 @@ func runnable(s *service.Service) error {
 				return fmt.Errorf("variants[%d]: env: %q is not a name of a variable", i, name)
 			}
 		}
+	}
+	return nil
+}
+
+const (
+	mostTime     = 24 * time.Hour // of what a service states
+	mostVariants = 32
+)
+
+// bounded reports as an error what the gateway would not take, or what would make its file large. It is not asked of
+// services that are kept: such a one is left out of the file.
+func bounded(s *service.Service) error {
+	type stated struct {
+		key  string
+		time time.Duration
+	}
+	list := []stated{{"latency", s.Goal.Latency}, {"ttft", s.Goal.TTFT}, {"tpot", s.Goal.TPOT},
+		{"batching: delay", s.Batching.Delay}}
+	for i := range s.Variants {
+		list = append(list, stated{fmt.Sprintf("variants[%d]: startup", i), s.Variants[i].Startup})
+	}
+	for _, x := range list {
+		if x.time > mostTime {
+			return fmt.Errorf("%s: %v is more than a day", x.key, x.time)
+		}
+	}
+	if n := len(s.Variants); n > mostVariants {
+		return fmt.Errorf("variants: there are %d, at most %d are possible", n, mostVariants)
 	}
 	return nil
 }

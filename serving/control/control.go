@@ -170,6 +170,7 @@ type running struct {
 	beside      []besides        // ... by what computed on the same GPU
 	slower      []float64        // by what factor batches take longer now than alone, by variant
 	routes      *gateway.Service // as the gateway has it, but for its replicas; nil: that has changed
+	refused     error            // why the gateway would not take it
 	lent        []int            // jobs that would make room for as many more replicas as there may be
 	lentNext    time.Time        // when that is asked again
 	keptAt      time.Time        // when what is known was last stored, with as many returns

@@ -165,7 +165,7 @@ func (w *world) Check(*Job) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.foreign {
-		return errors.New("another user's process listens there")
+		return ErrTaken
 	}
 	return nil
 }
@@ -211,7 +211,13 @@ func (w *world) SetLent(by map[int]string) { w.lentBy = by }
 
 func (w *world) Counts(context.Context) (*gateway.Report, error) { return w.said, nil }
 
-func (w *world) Write(c *gateway.Config) error { w.told = c; return nil }
+func (w *world) Write(c *gateway.Config) error {
+	if err := c.Check(); err != nil {
+		w.t.Errorf("the gateway takes over nothing: %v", err)
+	}
+	w.told = c
+	return nil
+}
 
 func (w *world) Former() (*gateway.Config, error) {
 	if w.told == nil {
@@ -390,7 +396,7 @@ func TestFailures(t *testing.T) {
 	}
 	w.mute, w.foreign = false, true
 	w.pass(c, 3*time.Minute)
-	if n := len(w.told.Services[0].Replicas); n != 0 || !strings.Contains(why(w, c), "another user's process") {
+	if n := len(w.told.Services[0].Replicas); n != 0 || !strings.Contains(why(w, c), ErrTaken.Error()) {
 		t.Errorf("%d replicas; why: %s", n, why(w, c))
 	}
 	w.foreign = false
@@ -399,6 +405,15 @@ func TestFailures(t *testing.T) {
 		t.Fatalf("%d replicas; why: %s", n, why(w, c))
 	}
 	last := w.next
+	w.foreign = true
+	w.pass(c, 2*time.Second)
+	w.expect(c, "vision", fmt.Sprint(last, " hangs"))
+	if n := len(w.told.Services[0].Replicas); n != 0 {
+		t.Errorf("another user's process gets requests for longer than until the next probe: %d replicas", n)
+	}
+	w.foreign = false
+	w.pass(c, 2*time.Second)
+	w.expect(c, "vision", fmt.Sprint(last, " answers"))
 	w.mu.Lock()
 	w.jobs[last].sick = true
 	w.mu.Unlock()

@@ -2,10 +2,12 @@ package control
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 )
@@ -67,5 +69,45 @@ func TestKeys(t *testing.T) {
 	c.SetKeys(nil)
 	if len(w.told.Keys) > 0 || w.told.NeedsKey || len(w.told.Services[0].Replicas) != 1 {
 		t.Errorf("without a list: %+v", w.told)
+	}
+}
+
+// TestRefused: what the gateway would not take of one service does not keep it from following the others. It is refused
+// when it is applied; one that is kept is left out, and says so.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, 4)
+	c := w.controller()
+	spec := text("serve", 1, 1)
+	many := spec
+	for i := range mostVariants {
+		many += strings.Replace("  - {name: bI, command: [serve], profile: [{batch: 1, latency: 5ms}]}\n", "I",
+			strconv.Itoa(i), 1)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(spec, "latency: 50ms", "latency: 200h", 1):     "latency: 200h0m0s is more than a day",
+		strings.Replace(spec, "name: a,", "name: a, startup: 60h,", 1): "variants[0]: startup: 60h0m0s is more",
+		spec + "batching: {delay: 300h}\n":                             "batching: delay: 300h0m0s is more",
+		many:                                                           "variants: there are 33, at most 32",
+		strings.Replace(spec, "latency: 50ms", "latency: 24h\npath: 'a/b'", 1): "path: ",
+	} {
+		if _, err := c.Apply(t.Context(), &ask.ServiceFile{Text: text}, Caller{User: "eve"}); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	kept := ask.ServiceFile{Text: strings.Replace(spec, "latency: 50ms", "latency: 200h", 1)}
+	old, err := Read(&kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.kept["vision"] = Service{Service: *old, File: kept, Owner: "eve", Generation: Generation(old)}
+	c = w.controller()
+	w.apply(c, strings.Replace(spec, "vision", "speech", 1))
+	w.pass(c, 3*time.Second)
+	if len(w.told.Services) != 1 || w.told.Services[0].Name != "speech" || len(w.told.Services[0].Replicas) != 1 {
+		t.Errorf("%+v", w.told)
+	}
+	if v, err := c.Service("vision"); err != nil || !strings.Contains(strings.Join(v.Why, "\n"), "does not take it") {
+		t.Errorf("%q %v", v.Why, err)
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,6 +19,9 @@ const (
 	startLeast    = time.Minute      // in which each replica may start
 	startFactor   = 3                // of the start-up time that its service states
 )
+
+// ErrTaken is that a process of another user listens at a replica's port.
+var ErrTaken = errors.New("a process of another user listens at its port")
 
 // prober asks replicas over connections of their own: what is kept open could belong to a former process.
 var prober = &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
@@ -82,7 +86,11 @@ func (c *Controller) ask(ctx context.Context, j Job, url string, timeout time.Du
 			r.failing = c.opt.Now()
 		}
 		r.fails++
-		r.hangs = r.answers && s != nil && r.fails >= cmp.Or(s.Probe.Failures, probeFailures)
+		taken := errors.Is(err, ErrTaken) // it gets no more requests from now on
+		r.hangs = r.answers && s != nil && (taken || r.fails >= cmp.Or(s.Probe.Failures, probeFailures))
+		if taken && r.hangs {
+			defer c.wake()
+		}
 		return
 	}
 	if !r.answers || r.hangs {

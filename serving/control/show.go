@@ -130,6 +130,9 @@ func (c *Controller) why(s *running, v *show.Service) (list []string) {
 			add("%s", text)
 		}
 	}
+	if s.refused != nil && !s.deleted {
+		add("it gets no requests, because the gateway does not take it: %v", s.refused)
+	}
 	if v.Wanted == v.Max && v.Measured && v.Attainment < v.Percentile/100 {
 		add("max is %d: more replicas would be needed to keep the goal", v.Max)
 	}

@@ -31,6 +31,10 @@ func (c *Controller) tell() error {
 		}
 		if s.routes == nil {
 			s.routes, changed = s.route(), true
+			s.refused = (&gateway.Config{Services: c.split(s)}).Check()
+		}
+		if s.refused != nil {
+			continue // the gateway would take over nothing of the others either
 		}
 		for _, one := range c.split(s) {
 			k := len(g.Services)

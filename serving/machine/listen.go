@@ -10,6 +10,8 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/muster-gpu/muster/serving/control"
 )
 
 // errSilent says that nothing listens at a port.
@@ -23,7 +25,7 @@ func listens(uid, port int) error {
 	}
 	for _, owner := range owners {
 		if owner != uid {
-			return fmt.Errorf("at port %d listens a process of user %d, who does not own the service", port, owner)
+			return fmt.Errorf("%w: %d, of user %d, who does not own the service", control.ErrTaken, port, owner)
 		}
 	}
 	if len(owners) == 0 {

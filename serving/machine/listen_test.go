@@ -6,8 +6,9 @@ import (
 	"errors"
 	"net"
 	"os"
-	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/serving/control"
 )
 
 // TestListens: who listens at a port is known for both families of addresses, and those who are connected to it do not
@@ -26,7 +27,7 @@ func TestListens(t *testing.T) {
 		if err := listens(os.Getuid(), port); err != nil {
 			t.Errorf("%s: %v", network, err)
 		}
-		if err := listens(os.Getuid()+1, port); err == nil || !strings.Contains(err.Error(), "does not own") {
+		if err := listens(os.Getuid()+1, port); !errors.Is(err, control.ErrTaken) {
 			t.Errorf("%s: for another user: %v", network, err)
 		}
 		if err := l.Close(); err != nil {
