@@ -369,19 +369,37 @@ func TestServiceKilled(t *testing.T) {
 	}
 }
 
-// TestDashboardServices: the page of services shows replicas, reasons and load.
+// TestDashboardServices: the page of services shows replicas, reasons, load, latency against the goal, the size of
+// batches, what requests cost, and to which job is lent.
 func TestDashboardServices(t *testing.T) {
 	t.Parallel()
 	s := startServing(t, "2xH100-80GB")
-	s.apply("vision", "replicas: {min: 1, max: 1}")
+	s.apply("vision", "replicas: {min: 1, max: 2}\nscaling: static:replicas=1\nlend: {within: 6s}")
 	s.answers("vision", 1)
+	borrower := strings.TrimSpace(s.must("submit", "--parsable", "--tier", "best-effort", "--gpus", "1", "--", "sleep",
+		"1000"))
 	b := signIn(t, s.daemon)
 	b.visit("/services")
 	b.Await("the service", has(".services th", "vision")+` && `+has(".services td", "1 of 1"))
 	b.Await("its goal", has(".services td", "latency 5s for 99 %"))
 	end := s.load("vision", 2)
-	b.Await("its load", `[...document.querySelectorAll(".services td")].some(e => / ms$/.test(e.textContent))`)
+	for _, c := range []struct {
+		what  string
+		cell  int
+		looks string
+	}{{"requests a second", 2, `^[1-9][0-9.,]*$`}, {"median", 3, ` (ms|s)$`},
+		{"latency at the goal's percentile", 4, ` (ms|s)$`},
+		{"part in time", 5, `^[0-9]+\.[0-9]{2} %$`}, {"batches", 6, `^[1-9][0-9.]*$`}, {"cost an hour", 7, `^1\.0$`},
+		{"cost of 1000 requests", 8, `^(<0\.01|[0-9]+\.[0-9]+)$`}} {
+		b.Await("its "+c.what, fmt.Sprintf(`[...document.querySelectorAll(".services tr")].some(r =>
+			r.querySelector("th")?.textContent === "vision" && /%s/.test(r.querySelectorAll("td")[%d].textContent))`,
+			c.looks, c.cell))
+	}
 	b.Await("its curves", `document.querySelectorAll(".chart canvas").length === 2`)
+	b.Await("the latency beside the goal", has(".sub", "Latency that 99 % of the requests keep")+` && `+
+		`[...document.querySelectorAll(".chart .canvas")].some(e => / m?s at the goal's percentile; the goal is `+
+		`latency 5s for 99 %\.$/.test(e.getAttribute("aria-label")))`)
+	b.Await("what it lends", has(".lends", "Lent until it is needed, to job "+borrower+"; back within 6.0 s."))
 	b.Await("its replica", has(".slim td", "answers")+` && `+has(".slim td", "GPU 0"))
 	end()
 	b.Shoot("services")
