@@ -74,7 +74,7 @@ var experiments = []struct {
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself},
 	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
 	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe},
-	{"serving", Serving}, {"network", Network}}
+	{"serving", Serving}, {"language", LanguageModels}, {"network", Network}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {

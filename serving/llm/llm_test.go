@@ -370,3 +370,19 @@ type quiet struct{}
 func (quiet) Token(*Sequence, cluster.Time) {}
 func (quiet) Tokens(int, time.Duration)     {}
 func (quiet) Done(*Sequence)                {}
+
+// TestSteady: a token in the steady state takes its step and its part of the others' prompts, as computed by hand; the
+// requests of a closed loop take half of their answers of KV memory in the mean.
+func TestSteady(t *testing.T) {
+	takes := Roofline(&llama70B, &h100fp8, 2)
+	step, prompt := 17.7475, PromptTime(takes, 1024)*1e3
+	if want := 65.6950; math.Abs(prompt-want) > 1e-3 {
+		t.Errorf("a prompt of 1024 tokens takes %.4f ms, want %.4f", prompt, want)
+	}
+	if got, want := TokenTime(takes, 4, 1024, 1024)*1e3, step+4./1024*prompt; math.Abs(got-want) > 1e-3 {
+		t.Errorf("a token takes %.4f ms, want %.4f", got, want)
+	}
+	if got, want := Saturation(llama70B.Blocks(2, &h100fp8, 0.9, 0), 64, 1024, 8192), 1.278; math.Abs(got-want) > 1e-3 {
+		t.Errorf("64 requests take %.4f of the memory, want %.4f", got, want)
+	}
+}
