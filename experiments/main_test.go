@@ -33,7 +33,7 @@ func TestUnknownExperiment(t *testing.T) {
 // Exactly the page of the requested experiment is written, and it is the one in the repository.
 func TestOnePage(t *testing.T) {
 	traces, dir := shared.Path(t, "traces"), t.TempDir()
-	for _, name := range []string{"tiresias", "distserve", "language"} {
+	for _, name := range []string{"tiresias", "distserve", "language", "triton"} {
 		if err := run(t.Context(), []string{"--traces", traces, "--out", dir, "--only", name}, io.Discard); err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,8 @@ var experiments = []struct {
 }{{"tiresias", Tiresias}, {"muri", Muri}, {"pollux", Pollux}, {"pollux-itself", PolluxItself},
 	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
 	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe},
-	{"serving", Serving}, {"language", LanguageModels}, {"network", Network}}
+	{"serving", Serving}, {"triton", Triton}, {"language", LanguageModels},
+	{"network", Network}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {

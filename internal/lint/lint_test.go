@@ -119,7 +119,7 @@ var arrows = map[string]string{
 	"sim":                 "network network/flow network/traffic engine/links forward learn search cluster perf power engine policy place driver trace report internal/heap requests service serving/fleet serving/scale serving/tally",
 	"scenario":            "network/traffic cluster perf engine policy place driver trace report sim config journal quota",
 	"experiments":         "experiments/results",
-	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config requests service serving internal/csvfile serving/inss serving/llm serving/nexus serving/scale network network/flow network/traffic",
+	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config requests service serving internal/csvfile internal/heap serving/batch serving/inss serving/llm serving/nexus serving/scale network network/flow network/traffic",
 	"experiments/compat":  "cluster engine policy place driver trace solve serving/llm network network/flow network/traffic internal/splitmix",
 	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gangs kube/gpus kube/history kube/holds kube/loans kube/look kube/mig kube/moves kube/notices kube/patch kube/plans kube/power kube/queues kube/reports kube/retry kube/terms internal/oldkeys",
 	"kube/agent":          "config kube/seals kube/terms local/dscp",
