@@ -76,6 +76,7 @@ type File struct {
 	begun   bool
 	last    int64
 	sent    int64
+	named   func(service []byte) // is called for each request; nil: nothing is
 }
 
 // Open opens a file of requests, compressed (.gz, .zst) or not; service is the number that its requests get.
@@ -125,9 +126,7 @@ func (f *File) start() error {
 		return err
 	}
 	first = bytes.Clone(bytes.TrimPrefix(first, []byte("\ufeff")))
-	var names []string
 	for _, k := range Formats() {
-		names = append(names, k.Name)
 		if f.o.Format != k.Name && (f.o.Format != "" || !k.detect(first)) {
 			continue
 		}
@@ -142,10 +141,10 @@ func (f *File) start() error {
 		return nil
 	}
 	if f.o.Format != "" {
-		return cluster.Unknown("format of requests", f.o.Format, names)
+		return cluster.Unknown("format of requests", f.o.Format, Names())
 	}
 	return fmt.Errorf("%s:1: no known format of requests begins with %.80q; name the format (one of %s)", f.name, first,
-		strings.Join(names, ", "))
+		strings.Join(Names(), ", "))
 }
 
 // Close closes the file; Next does it at the end.
@@ -211,6 +210,9 @@ func (f *File) Next(r *Request) error {
 		}
 		if f.o.Service != "" && string(got.service) != f.o.Service {
 			continue
+		}
+		if f.named != nil {
+			f.named(got.service)
 		}
 		since := got.at - f.origin
 		if f.o.Speed != 1 {

@@ -85,6 +85,10 @@ func (f *traceFlags) register(c *cobra.Command) {
 }
 
 func (f *traceFlags) open() (*trace.Workload, error) {
+	if of := f.requests(); of != "" {
+		return nil, usage(fmt.Errorf("%s: holds requests (%s), no jobs; muster sim --services plays them: "+
+			"name the file as trace: in that of --requests", f.trace, of))
+	}
 	return trace.Open(f.trace, trace.Options{Format: f.format, SkipBad: f.skipBad, Limit: f.limit, Nodes: f.nodes,
 		Rate: f.rate, Throughputs: f.throughputs, Profiles: f.profiles, Partitions: f.partitions})
 }

@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/trace"
 )
 
@@ -24,15 +27,14 @@ func traceInspect() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Say what a workload holds: jobs, GPU-hours, gangs, durations, arrivals, oddities",
+		Short: "Say what a workload holds (jobs, GPU-hours, gangs, durations, arrivals, oddities), or a file of requests",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			f.trace = args[0]
-			wl, err := f.open()
+			s, err := f.inspect(c)
 			if err != nil {
 				return err
 			}
-			s := trace.Inspect(wl)
 			if asJSON {
 				enc := json.NewEncoder(c.OutOrStdout())
 				enc.SetIndent("", "  ")
@@ -44,6 +46,41 @@ func traceInspect() *cobra.Command {
 	f.register(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c
+}
+
+// inspect describes a workload, or recorded requests if the file has them.
+func (f *traceFlags) inspect(c *cobra.Command) (interface{ WriteText(io.Writer) error }, error) {
+	of := f.requests()
+	if of == "" {
+		wl, err := f.open()
+		if err != nil {
+			return nil, err
+		}
+		return trace.Inspect(wl), nil
+	}
+	for _, name := range []string{"skip-bad", "nodes", "rate", "throughputs", "profiles", "partitions", "trace"} {
+		if c.Flags().Changed(name) {
+			return nil, usage(fmt.Errorf("--%s: is for workloads of jobs; %s holds requests (%s)", name, f.trace, of))
+		}
+	}
+	s, err := requests.Inspect(f.trace, requests.Options{Format: of, Limit: int64(f.limit)})
+	return &s, err
+}
+
+// requests is the format of a file that holds requests instead of jobs: the one that was named, if only requests have
+// it, or else the one that its first line shows; "": it holds none.
+func (f *traceFlags) requests() string {
+	jobs := func(name string) bool {
+		return slices.ContainsFunc(trace.Formats(), func(t trace.Format) bool { return t.Name == name })
+	}
+	if slices.Contains(requests.Names(), f.format) && !jobs(f.format) {
+		return f.format
+	}
+	of, err := requests.Detect(f.trace)
+	if err != nil || f.format != "" && f.format != of {
+		return "" // who reads it as a workload says what is wrong
+	}
+	return of
 }
 
 func traceConvert() *cobra.Command {
@@ -106,6 +143,10 @@ func traceFormats() *cobra.Command {
 		Args:  cobra.NoArgs,
 		Run: func(c *cobra.Command, _ []string) {
 			for _, f := range trace.Formats() {
+				fmt.Fprintf(c.OutOrStdout(), "%-18s %s\n", f.Name, f.About)
+			}
+			fmt.Fprintln(c.OutOrStdout(), "\nRequests, for muster trace inspect and the file of muster sim --requests:")
+			for _, f := range requests.Formats() {
 				fmt.Fprintf(c.OutOrStdout(), "%-18s %s\n", f.Name, f.About)
 			}
 		},
