@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -126,6 +127,14 @@ func TestBadServices(t *testing.T) {
 			"service chat: variants[0]: gpus: auto of a language model needs gpu_types"},
 		{"scaling: hpa:target=0.6", "canary: 0.1", "service vision: canary: a part above 0 and below 1"},
 		{"hpa:target=0.6", "inss-rl:weights=/etc/passwd", "only muster sim reads a file"},
+		{"ttft: 500ms", "ttft: 1ms", "service chat: ttft: no variant has the first token of a request alone (1024 tokens, " +
+			"256 in its answer; prompt and output of forecast state others) within 1ms; the nearest is 8b on 1 H100-80GB, " +
+			"which takes 29.18ms"},
+		{"ttft: 500ms", "tpot: 5ms", "service chat: tpot: no variant makes each further token of a request alone"},
+		{"ttft: 500ms", "latency: 1s", "service chat: latency: no variant answers a request alone"},
+		{"ttft: 500ms", "ttft: 100ms\nforecast: {prompt: 8000, output: 10}", "(8000 tokens, 10 in its answer;"},
+		{"ttft: 500ms", "ttft: 1s\nbudget: {accuracy: 0.9}",
+			"service chat: scaling: budget: no variant has an accuracy of 0.9"},
 		{"{batch: 8,", "{batch: 0,", "service vision: variants[0]: profile: batch: 0"},
 		{"{batch: 8,", "{batch: 1,", "service vision: variants[0]: profile: batch 1 with share 1000 was given twice"},
 		{"accuracy: 0.7", "accurate: 0.7", `s.yaml:15: unknown key "accurate"`},
@@ -157,6 +166,32 @@ func TestBadServices(t *testing.T) {
 	if _, err := ReadServices("s.yaml", []byte("# nothing\n---\n")); err == nil ||
 		!strings.Contains(err.Error(), "empty") {
 		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// TestGoalsOfLanguage: a goal that one of the GPUs meets, or that shorter requests meet, is accepted, and any where it
+// is not known what a replica runs on; where variants have phases, each has its own part of the goal.
+func TestGoalsOfLanguage(t *testing.T) {
+	text := func(goal, types string) string {
+		return strings.NewReplacer("ttft: 500ms", goal, "    gpu_types: [H100-80GB]\n", types).Replace(aService)
+	}
+	const h100 = "    gpu_types: [H100-80GB]\n"
+	for _, c := range [][2]string{{"ttft: 40ms\ntpot: 8ms", h100},
+		{"ttft: 15ms\nforecast: {prompt: 100, output: 10}", h100},
+		{"ttft: 1ms", ""}, {"ttft: 40ms", "    gpu_types: [A100-80GB, H100-80GB]\n"}} {
+		if _, err := ReadServices("s.yaml", []byte(text(c[0], c[1]))); err != nil {
+			t.Errorf("%q: %v", c, err)
+		}
+	}
+	phases := "name: chat\nttft: %s\ntpot: %s\nreplicas: {min: 2, max: 4}\nscaling: distserve\nvariants:\n" +
+		"  - {name: p, phase: prefill, gpu_types: [H100-80GB], model: &m {params: 8.03e9, weights: 16.06e9, layers: 32, heads: 32, kv_heads: 8, head_dim: 128}}\n" +
+		"  - {name: d, phase: decode, gpu_types: [H100-80GB], model: *m}\n"
+	for goal, want := range map[[2]string]string{{"200ms", "20ms"}: "", {"20ms", "20ms"}: "the nearest is p on",
+		{"200ms", "5ms"}: "the nearest is d on"} {
+		_, err := ReadServices("s.yaml", fmt.Appendf(nil, phases, goal[0], goal[1]))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v: %v, want %q", goal, err, want)
+		}
 	}
 }
 

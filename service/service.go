@@ -273,7 +273,7 @@ func (s *Service) Accurate() error {
 // reachable reports as an error that no variant of an accuracy can meet the goal, and which is nearest.
 func (s *Service) reachable(accuracy float64) error {
 	if s.Language() {
-		return nil
+		return s.languageReachable(accuracy)
 	}
 	nearest, takes := "", time.Duration(0)
 	for i := range s.Variants {
