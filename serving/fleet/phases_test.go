@@ -78,6 +78,46 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// The keys and values of 2,048 tokens of a model of 70 billion parameters, 671,088,640 bytes, take 13.42 ms over 50
+// GB/s before the second token can be made, and none of the first.
+func TestMoved(t *testing.T) {
+	s := []service.Service{phased()}
+	for i := range s[0].Variants {
+		v := &s[0].Variants[i]
+		v.Request.GPUs = 2
+		v.Language.Precision = llm.FP8
+		v.Language.Model = llm.Model{Params: 70.6e9, Weights: 70.6e9, Layers: 80, Heads: 64, KVHeads: 8, HeadDim: 128}
+	}
+	f, err := New(s, requests.Draw(&requests.Arrivals{Rate: 1, For: 1500 * ms, Prompt: requests.Tokens{Median: 2048},
+		Output: requests.Tokens{Median: 2}}, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v := range 2 {
+		if _, err := f.Add(0, v, alone); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for len(f.services[0].moving) == 0 && f.Next() != cluster.Never {
+		if err := f.Advance(f.Next()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := f.now
+	if len(f.services[0].moving) != 1 || f.Total(0).TTFT.Total() != 1 {
+		t.Fatalf("%d requests move, %d have their first token", len(f.services[0].moving), f.Total(0).TTFT.Total())
+	}
+	if err := f.Advance(f.Next()); err != nil {
+		t.Fatal(err)
+	}
+	if took := f.now.Sub(first); took.Round(10*time.Microsecond) != 13420*time.Microsecond {
+		t.Errorf("moving takes %v, want 13.42 ms", took)
+	}
+	if f.Total(0).Answered != 0 {
+		t.Error("the second token was there before the keys and values")
+	}
+}
+
 // Whatever happens to replicas of both phases, each request is answered, refused, lost or still there.
 func TestPhasesConserve(t *testing.T) {
 	for seed := range uint64(50) {

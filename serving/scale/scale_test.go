@@ -35,6 +35,11 @@ func TestHPA(t *testing.T) {
 	if got := policy(t, "hpa:target=0.6").Decide(view(0, 4, 0.63))[0]; got != 4 {
 		t.Errorf("4 at 0.63: %d, want 4", got)
 	}
+	for load, want := range map[float64]int{0.84: 4, 0.87: 4, 0.89: 5} { // over 0.8: 1.05, 1.0875 and 1.1125
+		if got := policy(t, "hpa:target=0.8").Decide(view(0, 4, load))[0]; got != want {
+			t.Errorf("4 at %g of 0.8: %d, want %d", load, got, want)
+		}
+	}
 	for now := 15 * time.Second; now <= 10*time.Minute; now += 15 * time.Second {
 		want := 6
 		if now >= 5*time.Minute {
