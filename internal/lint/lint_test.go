@@ -150,7 +150,7 @@ var arrows = map[string]string{
 	"kube/lead":           "",
 	"kube/loans":          "cluster engine kube/gpus kube/patch kube/terms",
 	"kube/front":          "api kube/seals server/view web",
-	"cmd/muster":          "network network/traffic learn progress search search/play search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version service serving/bulk serving/control serving/inss serving/load serving/machine serving/scale serving/tally",
+	"cmd/muster":          "network network/traffic learn progress search search/play search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version requests service serving/bulk serving/control serving/inss serving/load serving/machine serving/scale serving/tally",
 	"cmd/muster-kube":     "cluster config engine kube kube/agent kube/front kube/lead kube/look kube/services kube/services/load place policy progress server/view trace web api internal/version",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-gateway":  "gateway internal/version",
