@@ -40,6 +40,24 @@ func sender(id cluster.JobID, tasks int, seconds time.Duration) *cluster.Job {
 			Pattern: cluster.Ring, Bytes: 1e9, Compute: seconds * time.Second}}
 }
 
+// reopened is an engine that begins with another's snapshot, as it is stored.
+func reopened(t *testing.T, cfg engine.Config, e *engine.Engine) *engine.Engine {
+	t.Helper()
+	data, err := json.Marshal(e.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var snap engine.Snapshot
+	if err := json.Unmarshal(data, &snap); err != nil {
+		t.Fatal(err)
+	}
+	again, err := engine.Restore(cfg, &snap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return again
+}
+
 // A job that starts beside others is told how its traffic is treated with its start, those that run are told when it
 // changes, nothing is told twice, and a treatment ends with the run. A restored engine decides the same.
 func TestTreatments(t *testing.T) {
@@ -63,18 +81,7 @@ func TestTreatments(t *testing.T) {
 				evs = append(evs, engine.Event{Type: engine.Stopped, Job: gone, Reason: engine.Completed})
 				delete(told, gone)
 			}
-			data, err := json.Marshal(e.Snapshot())
-			if err != nil {
-				t.Fatal(err)
-			}
-			var snap engine.Snapshot
-			if err := json.Unmarshal(data, &snap); err != nil {
-				t.Fatal(err)
-			}
-			again, err := engine.Restore(networked(t, name), &snap)
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := reopened(t, networked(t, name), e)
 			d := step(e, evs...)
 			if d2 := step(again, evs...); d.Hash != d2.Hash || len(d.Actions) > 0 &&
 				!reflect.DeepEqual(d.Actions, d2.Actions) {
@@ -269,17 +276,7 @@ func TestSlots(t *testing.T) {
 		says(1, cluster.SlotsTooShort)
 		check("one does not keep them", [2]int{1, 2}, false, false)
 
-		data, err := json.Marshal(e.Snapshot())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var snap engine.Snapshot
-		if err := json.Unmarshal(data, &snap); err != nil {
-			t.Fatal(err)
-		}
-		if e, err = engine.Restore(cfg, &snap); err != nil {
-			t.Fatal(err)
-		}
+		e = reopened(t, cfg, e)
 		check("after a restart", [2]int{1, 2}, false, false)
 		says(1, cluster.SlotsHeld)
 		check("when it keeps them again", [2]int{}, true, true)

@@ -651,23 +651,28 @@ func (f *simFlags) write(out, errw io.Writer, runs []report.Run, sums []report.S
 			return err
 		}
 	}
-	files := []struct {
-		path string
-		emit func(io.Writer) error
-	}{
+	files := []output{
 		{f.json, func(w io.Writer) error { return report.WriteJSON(w, runs, sums) }},
 		{f.csv, func(w io.Writer) error { return report.WriteCSV(w, sums) }},
 		{f.html, func(w io.Writer) error { return report.WriteHTML(w, "Muster: "+runs[0].Trace, runs, sums) }},
 	}
 	if f.jobs != "" {
 		for i := range runs {
-			files = append(files, struct {
-				path string
-				emit func(io.Writer) error
-			}{variant(f.jobs, runs[i].Policy+"-"+runs[i].Placer, len(runs) > 1),
+			files = append(files, output{variant(f.jobs, runs[i].Policy+"-"+runs[i].Placer, len(runs) > 1),
 				func(w io.Writer) error { return report.WriteJobsCSV(w, &runs[i]) }})
 		}
 	}
+	return writeAll(out, errw, files)
+}
+
+// output is what goes to a file; "-": to standard output; "": nowhere.
+type output struct {
+	path string
+	emit func(io.Writer) error
+}
+
+// writeAll writes files, and says which.
+func writeAll(out, errw io.Writer, files []output) error {
 	for _, x := range files {
 		if x.path == "" {
 			continue

@@ -137,32 +137,19 @@ func playedOf(outs []sim.Outcome, labels []string, wl *trace.Workload, spec *clu
 
 // writeServices writes the services, and below them the jobs that ran beside them.
 func (f *simFlags) writeServices(out, errw io.Writer, p *servicesPlayed) error {
-	emit := func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(map[string]any{"services": p.rows, "jobs": p.sums})
-	}
-	if f.json == "-" {
-		if err := emit(out); err != nil {
+	if f.json != "-" {
+		if err := p.table(out); err != nil {
 			return err
 		}
-	} else if err := p.table(out); err != nil {
-		return err
 	}
-	if f.json != "" && f.json != "-" {
-		if err := writeFile(f.json, emit); err != nil {
-			return err
-		}
-		fmt.Fprintf(errw, "wrote %s\n", f.json)
-	}
-	if f.html == "" {
-		return nil
-	}
-	err := writeFile(f.html, func(w io.Writer) error {
-		return report.WriteHTML(w, "Muster: services beside "+p.runs[0].Trace, p.runs, p.sums)
+	return writeAll(out, errw, []output{
+		{f.json, func(w io.Writer) error {
+			return json.NewEncoder(w).Encode(map[string]any{"services": p.rows, "jobs": p.sums})
+		}},
+		{f.html, func(w io.Writer) error {
+			return report.WriteHTML(w, "Muster: services beside "+p.runs[0].Trace, p.runs, p.sums)
+		}},
 	})
-	if err == nil {
-		fmt.Fprintf(errw, "wrote %s\n", f.html)
-	}
-	return err
 }
 
 func (p *servicesPlayed) table(out io.Writer) error {

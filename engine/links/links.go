@@ -62,10 +62,13 @@ func (b *Book) Restore(before string, jobs []*job.State) {
 
 // Changed notes that a job got or lost devices, or that its traffic is known otherwise than before.
 func (b *Book) Changed(j *job.State) {
-	if b.policy != nil && !b.due && (len(j.Allocs) > 1 || len(j.Spec.Hosts) > 1) {
+	if b.policy != nil && !b.due && spread(j) {
 		b.due = b.Traffic(j).Pattern != cluster.NoTraffic
 	}
 }
+
+// spread reports whether a job is in several places, so that it may transmit between them.
+func spread(j *job.State) bool { return len(j.Allocs) > 1 || len(j.Spec.Hosts) > 1 }
 
 // Computes notes that a job begins to compute, after its start or another break: where it is in an iteration follows.
 func (b *Book) Computes(j *job.State, now cluster.Time) {
@@ -107,11 +110,16 @@ func (b *Book) Treat(nodes func() []cluster.Node, running []*job.State) (changed
 	return changed
 }
 
-// senders are the running jobs that transmit over the network.
-func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs []traffic.Job, states []*job.State) {
+// build makes the graph of the network, unless it is there.
+func (b *Book) build(nodes func() []cluster.Node) {
 	if b.fabric == nil {
 		b.fabric = network.New(nodes(), b.spec)
 	}
+}
+
+// senders are the running jobs that transmit over the network.
+func (b *Book) senders(nodes func() []cluster.Node, running []*job.State) (jobs []traffic.Job, states []*job.State) {
+	b.build(nodes)
 	for _, j := range running {
 		t, from := b.believed(j)
 		d := b.fabric.Demand(j.Spec.ID, t, b.ranks(j))

@@ -83,12 +83,10 @@ func (b *Book) View(nodes func() []cluster.Node, running []*job.State, of *job.S
 // seen, as other jobs share its links.
 func (b *Book) Computing(nodes func() []cluster.Node, running func() []*job.State, of *job.State,
 	iteration time.Duration) time.Duration {
-	if b.spec == nil || len(of.Allocs) < 2 && len(of.Spec.Hosts) < 2 {
+	if b.spec == nil || !spread(of) {
 		return 0
 	}
-	if b.fabric == nil {
-		b.fabric = network.New(nodes(), b.spec)
-	}
+	b.build(nodes)
 	t, _ := b.believed(of)
 	treated := of.Treatment.Value()
 	d := b.fabric.Demand(of.Spec.ID, t, b.ranks(of))
@@ -119,16 +117,20 @@ func near(jobs []traffic.Job, me int) (group []int, on [][]network.Bytes) {
 	return []int{me}, on
 }
 
-// flows are jobs as they are treated now; slots count for those that say that they keep them.
 func flows(jobs []traffic.Job, group []int) (list []flow.Job) {
 	for _, i := range group {
-		one := jobs[i].As(&jobs[i].Now)
-		if jobs[i].Slots != traffic.SlotsKept {
-			one.Shift, one.Period = 0, 0
-		}
-		list = append(list, one)
+		list = append(list, asTreated(&jobs[i]))
 	}
 	return list
+}
+
+// asTreated is a job as it is treated now; slots count if it says that it keeps them.
+func asTreated(j *traffic.Job) flow.Job {
+	now := j.Now
+	if j.Slots != traffic.SlotsKept {
+		now.Shift, now.Period = 0, 0
+	}
+	return j.As(&now)
 }
 
 // busiest is the link that two jobs share on which they put the most, for its capacity.
@@ -155,11 +157,10 @@ func (b *Book) Loads(nodes func() []cluster.Node, running []*job.State) (loads [
 	}
 	jobs, _ := b.senders(nodes, running)
 	all := make([]Load, b.fabric.Links())
-	everyone := make([]int, len(jobs))
-	for i := range everyone {
-		everyone[i] = i
+	var list []flow.Job
+	for i := range jobs {
+		list = append(list, asTreated(&jobs[i]))
 	}
-	list := flows(jobs, everyone)
 	for i, takes := range b.known.Steady(b.fabric, list) {
 		for _, l := range list[i].On {
 			all[l.Link].Classes[min(list[i].Class, cluster.MaxClasses)] += float64(l.Bytes) / takes.Seconds() /

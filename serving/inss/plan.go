@@ -192,11 +192,7 @@ func (p *planner) batch(k, percent int, beside Load) (batch int, latency time.Du
 // settle finds shares with which services meet their goals on one GPU: while some do not, each of them gets a step
 // more. It changes what it is given, and fails if the GPU is too small.
 func (p *planner) settle(list []resident) bool {
-	memory := int64(0)
-	for i := range list {
-		memory += p.services[list[i].k].Memory
-	}
-	if len(list) > p.o.Services || p.gpu.Memory > 0 && memory > p.gpu.Memory {
+	if !p.room(list) {
 		return false
 	}
 	short := make([]bool, len(list))
@@ -222,6 +218,15 @@ func (p *planner) settle(list []resident) bool {
 		}
 	}
 	return false
+}
+
+// room reports whether a GPU has the memory for services, and may have as many.
+func (p *planner) room(list []resident) bool {
+	memory := int64(0)
+	for i := range list {
+		memory += p.services[list[i].k].Memory
+	}
+	return len(list) <= p.o.Services && (p.gpu.Memory == 0 || memory <= p.gpu.Memory)
 }
 
 func percent(list []resident) (sum int) {

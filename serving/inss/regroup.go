@@ -56,14 +56,12 @@ func (p *planner) regroup() {
 // together is a set of services on one GPU with the least share of which each meets its goal; nil: there is none.
 func (p *planner) together(all []int, set int) []resident {
 	var list []resident
-	memory := int64(0)
 	for i, k := range all {
 		if set>>i&1 == 1 {
 			list = append(list, resident{k: k, percent: p.solo[k]})
-			memory += p.services[k].Memory
 		}
 	}
-	if len(list) > p.o.Services || percent(list) > whole || p.gpu.Memory > 0 && memory > p.gpu.Memory {
+	if percent(list) > whole || !p.room(list) {
 		return nil
 	}
 	if settled := slices.Clone(list); p.settle(settled) {
