@@ -132,9 +132,10 @@ func TestMPSFaultWhileDown(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(d.dir, "state", "mps", "GPU-simulated-0", "servers.json"))
 		return server > 0 && strings.Contains(string(text), fmt.Sprintf(`"pid":%d`, server))
 	})
-	for id := range 4 {
-		d.untilSays(`"state": "running"`, "show", strconv.Itoa(id+1))
+	for _, id := range []string{"1", "2", "3"} {
+		d.untilSays("on server ", "logs", id)
 	}
+	d.untilSays(`"state": "running"`, "show", "4")
 	d.kill()
 	_ = syscall.Kill(server, syscall.SIGKILL)
 	if err := os.WriteFile(fails, nil, 0o600); err != nil {
