@@ -2,8 +2,10 @@ package place
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -14,12 +16,30 @@ var compatible = Info{
 	About: "as topology, but of several such places the one whose links the gang shares best with the jobs that " +
 		"transmit there; it needs a network in the cluster file",
 	Source: "CASSINI (NSDI'24), section 4",
-	New:    func() placement.Placer { return sharing{} },
+	New:    func() placement.Placer { return sharing{"compatible", byLacks} },
+	With:   newSharing,
 }
 
-type sharing struct{}
+type sharing struct {
+	name string
+	by   func(lacks []float64) float64 // what counts of what each link lacks
+}
 
-func (sharing) Name() string { return "compatible" }
+// newSharing makes the placer for by=total, mean or worst.
+func newSharing(knobs string) (placement.Placer, error) {
+	key, value, _ := strings.Cut(knobs, "=")
+	if key != "by" {
+		return nil, fmt.Errorf("placer compatible: %w", cluster.Unknown("knob", key, []string{"by"}))
+	}
+	by, known := map[string]func([]float64) float64{"total": byLacks, "mean": byMean, "worst": byWorst}[value]
+	if !known {
+		err := cluster.Unknown("by", value, []string{"total", "mean", "worst"})
+		return nil, fmt.Errorf("placer compatible: %w", err)
+	}
+	return sharing{"compatible:" + knobs, by}, nil
+}
+
+func (p sharing) Name() string { return p.name }
 
 // Fits implements fitter.
 func (sharing) Fits(spec *cluster.Spec) error {
@@ -35,7 +55,7 @@ const mostPlaces = 10
 // Place rates places, and takes the first that is fully compatible, else the best. A gang that a rack holds stays in
 // the tightest such rack: what it would gain elsewhere, those that no rack holds any more would lose. Others begin in
 // one rack or another.
-func (sharing) Place(s *placement.Site) bool {
+func (p sharing) Place(s *placement.Site) bool {
 	rate := s.Rater()
 	if rate == nil || alone(s) {
 		return tight{}.Place(s)
@@ -53,7 +73,7 @@ func (sharing) Place(s *placement.Site) bool {
 		rated++
 		near = near || s.Together(cluster.LevelRack)
 		c := rate()
-		if w := rankOf(&c); rated == 1 || w.above(&worth) {
+		if w := p.rank(&c); rated == 1 || w.above(&worth) {
 			best, worth = slices.Clone(s.Bound()), w
 		}
 		s.Undo(mark, n)
@@ -102,17 +122,35 @@ func beginning(s *placement.Site, d placement.Domain) bool {
 // rank is what counts of how well links are shared, rounded, so that rounding errors decide nothing.
 type rank struct {
 	loop  bool  // in the affinity graph
-	lacks int64 // of all links together, by their scores, in millionths
+	lacks int64 // by the scores of its links, in millionths
 }
 
-// rankOf ranks a place. CASSINI takes the mean of the scores of links (section 4.2), which hides how many of them lack
-// something.
-func rankOf(c *placement.Compatibility) rank {
-	lacks := 0.0
-	for _, score := range c.Links {
-		lacks += 1 - score
+// rank ranks a place.
+func (p *sharing) rank(c *placement.Compatibility) rank {
+	lacks := make([]float64, len(c.Links))
+	for i, score := range c.Links {
+		lacks[i] = 1 - score
 	}
-	return rank{c.Loop, int64(math.Round(lacks * 1e6))}
+	return rank{c.Loop, int64(math.Round(p.by(lacks) * 1e6))}
+}
+
+// byLacks is what all links together lack.
+func byLacks(lacks []float64) (sum float64) {
+	for _, v := range lacks {
+		sum += v
+	}
+	return sum
+}
+
+// byMean is 1 less the mean of the scores (CASSINI, section 4.2), which hides how many links lack something.
+func byMean(lacks []float64) float64 { return byLacks(lacks) / float64(max(1, len(lacks))) }
+
+// byWorst is 1 less the worst score (CASSINI, section 4.2: the tail).
+func byWorst(lacks []float64) (most float64) {
+	for _, v := range lacks {
+		most = max(most, v)
+	}
+	return most
 }
 
 // above reports whether a place is better than another. One with a loop is the last resort.

@@ -118,6 +118,14 @@ func TestSmallCoflows(t *testing.T) {
 		if sum, _ := got.Weighted(); sum != c.SEBFSum {
 			t.Errorf("%s: SEBF's sum %v, want %v", c.Name, sum, c.SEBFSum)
 		}
+		_, all := newCoflowTimes(ports, list)
+		var order []int
+		for _, o := range orderCoflows("SEBF", ports, all) {
+			order = append(order, o.ID)
+		}
+		if !slices.Equal(order, c.SEBF) {
+			t.Errorf("%s: SEBF's order %v, want %v", c.Name, order, c.SEBF)
+		}
 		// FIFO plays any order, which release times state
 		var best []int
 		least := math.Inf(1)

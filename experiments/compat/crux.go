@@ -160,13 +160,37 @@ func ByKey(key []float64) []int {
 // GainsWindow is long, so that a transfer at its end counts for little.
 const GainsWindow = time.Hour
 
-// Gains are the seconds of transmission that each of two jobs on one link gains in an hour by going first.
-func Gains(a, b *traffic.Job) (first, second float64) {
+// Gains are the seconds of transmission that each of two jobs on one link gains in a window by going first.
+func Gains(a, b *traffic.Job, window time.Duration) (first, second float64) {
 	list := []flow.Job{a.As(&cluster.Treatment{Class: 1}), b.As(&cluster.Treatment{Class: 2})}
-	ab := flow.Run(Unit{}, list, GainsWindow)
+	ab := flow.Run(Unit{}, list, window)
 	list[0].Class, list[1].Class = 2, 1
-	ba := flow.Run(Unit{}, list, GainsWindow)
+	ba := flow.Run(Unit{}, list, window)
 	return (ab[0].Sent - ba[0].Sent).Seconds(), (ba[1].Sent - ab[1].Sent).Seconds()
+}
+
+// PrioritiesIn are priorities of jobs on one link whose factors are what is gained in the window of the cases, however
+// little: what a transfer is cut off at its end counts.
+func PrioritiesIn(jobs []traffic.Job, intensity []float64) []float64 {
+	reference := 0
+	for i := range jobs {
+		if jobs[i].Demand.Parts[0].Bytes > jobs[reference].Demand.Parts[0].Bytes {
+			reference = i
+		}
+	}
+	priority := slices.Clone(intensity)
+	for i := range jobs {
+		if i == reference {
+			continue
+		}
+		switch dr, dj := Gains(&jobs[reference], &jobs[i], CruxWindow); {
+		case dr > 0:
+			priority[i] *= max(0, dj) / dr
+		case dj > 0:
+			priority[i] *= traffic.Published
+		}
+	}
+	return priority
 }
 
 // ByPairs are the places of jobs on one link by how many others each should precede, where a pair is compared by what
@@ -175,7 +199,7 @@ func ByPairs(jobs []traffic.Job, intensity []float64) []int {
 	wins := make([]float64, len(jobs))
 	for i := range jobs {
 		for k := i + 1; k < len(jobs); k++ {
-			a, b := Gains(&jobs[i], &jobs[k])
+			a, b := Gains(&jobs[i], &jobs[k], GainsWindow)
 			switch a, b = a*intensity[i], b*intensity[k]; {
 			case math.Abs(a-b) < 1e-9:
 				wins[i], wins[k] = wins[i]+.5, wins[k]+.5

@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/big"
 	"os"
@@ -65,7 +66,7 @@ func TestPriorityFactors(t *testing.T) {
 			Window         number
 			RFirst         order `json:"reference_first"`
 			JFirst         order `json:"job_first"`
-			K              number
+			DR, DJ, K      number
 		} `json:"priority_factor"`
 	}
 	vectors(t, "crux.json", &v)
@@ -89,10 +90,56 @@ func TestPriorityFactors(t *testing.T) {
 		if k := factor(c.Reference.lone(), c.Job.lone(), seconds(c.Window)); !c.K.near(k) {
 			t.Errorf("%s: factor %v, want %v", c.Name, k, c.K)
 		}
+		if dr, dj := gains(c.Reference, c.Job, c.Window); !c.DR.near(dr) || !c.DJ.near(dj) {
+			t.Errorf("%s: gains %v and %v, want %v and %v", c.Name, dr, dj, c.DR, c.DJ)
+		}
 	}
 	if len(v.Cases) != 9 {
 		t.Errorf("%d cases", len(v.Cases))
 	}
+}
+
+// gains are the seconds of transmission that a reference and a job gain by going first.
+func gains(reference, job timed, window number) (dr, dj float64) {
+	first, second := pairOnLink(reference.lone(), job.lone(), seconds(window))
+	return (first[0] - second[0]).Seconds(), (second[1] - first[1]).Seconds()
+}
+
+// everyMap visits all maps of so many jobs to values below a bound, in lexicographic order.
+func everyMap(jobs, below int, visit func(at []int)) {
+	at := make([]int, jobs)
+	for {
+		visit(at)
+		i := jobs - 1
+		for ; i >= 0; i-- {
+			if at[i]++; at[i] < below {
+				break
+			}
+			at[i] = 0
+		}
+		if i < 0 {
+			return
+		}
+	}
+}
+
+// everyOrder visits all orders of so many, as the place of each, in lexicographic order.
+func everyOrder(n int, visit func(place []int)) {
+	place := make([]int, 0, n)
+	var next func()
+	next = func() {
+		if len(place) == n {
+			visit(place)
+		}
+		for v := range n {
+			if !slices.Contains(place, v) {
+				place = append(place, v)
+				next()
+				place = place[:len(place)-1]
+			}
+		}
+	}
+	next()
 }
 
 // unitLinks carry a byte per nanosecond each.
@@ -123,6 +170,18 @@ func (u *unitLinks) job(j timed, candidates [][]string) Job {
 		Demand: network.Demand{Parts: []network.Part{p}}}
 }
 
+// load is what jobs put on links, by name, in seconds, and the most of it.
+func (u *unitLinks) load(jobs []Job, ts []cluster.Treatment) (load map[string]float64, most float64) {
+	load = map[string]float64{}
+	for _, on := range loads(jobs, ts) {
+		for _, b := range on {
+			load[u.names[b.Link]] += float64(b.Bytes) / 1e9
+			most = max(most, load[u.names[b.Link]])
+		}
+	}
+	return load, most
+}
+
 func gpuSeconds(f Fabric, jobs []Job, ts []cluster.Treatment, window time.Duration) (sum float64) {
 	var list []flow.Job
 	for i := range jobs {
@@ -144,7 +203,14 @@ func TestPathSelection(t *testing.T) {
 			Chosen     []int
 			Level      []int `json:"priority_level"`
 			Horizon    number
-			GPUSeconds number `json:"gpu_seconds"`
+			GPUSeconds number            `json:"gpu_seconds"`
+			Load       map[string]number `json:"link_load"`
+			MaxLoad    number            `json:"max_load"`
+			MinMaxLoad number            `json:"min_max_load"`
+			MinMax     []int             `json:"min_max_load_choice"`
+			BestGPU    number            `json:"best_gpu_seconds"`
+			Best       []int             `json:"best_choice"`
+			Ratio      number
 		} `json:"path_selection"`
 	}
 	vectors(t, "crux.json", &v)
@@ -169,8 +235,42 @@ func TestPathSelection(t *testing.T) {
 			}
 			ts[i].Class = 1 + c.Level[i]
 		}
-		if got := gpuSeconds(f, jobs, ts, seconds(c.Horizon)); !c.GPUSeconds.near(got) {
+		got := gpuSeconds(f, jobs, ts, seconds(c.Horizon))
+		if !c.GPUSeconds.near(got) {
 			t.Errorf("%s: %v GPU-seconds, want %v", c.Name, got, c.GPUSeconds)
+		}
+		load, most := links.load(jobs, ts)
+		if len(load) != len(c.Load) || !c.MaxLoad.near(most) {
+			t.Errorf("%s: loads %v, at most %v; want %v, at most %v", c.Name, load, most, c.Load, c.MaxLoad)
+		}
+		for name, want := range c.Load {
+			if !want.near(load[name]) {
+				t.Errorf("%s: %s carries %v, want %v", c.Name, name, load[name], want)
+			}
+		}
+		var minMax, best []int
+		least, top := math.Inf(1), 0.0
+		everyMap(len(jobs), 2, func(at []int) {
+			other := slices.Clone(ts)
+			for i, path := range at {
+				if path >= len(c.Candidates[i]) {
+					return
+				}
+				other[i].Path = []uint8{uint8(path)}
+			}
+			if _, most := links.load(jobs, other); most < least {
+				minMax, least = slices.Clone(at), most
+			}
+			if sum := gpuSeconds(f, jobs, other, seconds(c.Horizon)); sum > top+1e-6 {
+				best, top = slices.Clone(at), sum
+			}
+		})
+		if !slices.Equal(minMax, c.MinMax) || !c.MinMaxLoad.near(least) {
+			t.Errorf("%s: least load %v by %v, want %v by %v", c.Name, least, minMax, c.MinMaxLoad, c.MinMax)
+		}
+		if !slices.Equal(best, c.Best) || !c.BestGPU.near(top) || !c.Ratio.near(got/top) {
+			t.Errorf("%s: best %v by %v, of which that is %v; want %v by %v, %v", c.Name, top, best, got/top, c.BestGPU,
+				c.Best, c.Ratio)
 		}
 	}
 	if len(v.Cases) != 5 {
@@ -185,11 +285,17 @@ func TestPriorityOrder(t *testing.T) {
 			Jobs       []timed
 			Horizon    number
 			Reference  int
+			Intensity  []number
+			Gains      [][2]number `json:"dr_dj"`
 			K          []number
 			P          []number
 			Level      []int
 			GPUSeconds number `json:"gpu_seconds"`
+			Plain      number `json:"intensity_only_gpu_seconds"`
 			Fair       number `json:"fair_share_gpu_seconds"`
+			Best       number `json:"best_gpu_seconds"`
+			BestLevel  []int  `json:"best_level"`
+			Worst      number `json:"worst_gpu_seconds"`
 		} `json:"priority_order"`
 	}
 	vectors(t, "crux.json", &v)
@@ -200,10 +306,19 @@ func TestPriorityOrder(t *testing.T) {
 		for _, j := range c.Jobs {
 			jobs = append(jobs, links.job(j, [][]string{{"a"}}))
 		}
+		in, _ := NewCrux(Published).Priorities(f, jobs)
 		for i := range jobs {
-			if k := factor(c.Jobs[c.Reference].lone(), c.Jobs[i].lone(), seconds(c.Horizon)); i != c.Reference &&
-				!c.K[i].near(k) {
-				t.Errorf("%s: factor of %d: %v, want %v", c.Name, i, k, c.K[i])
+			if !c.Intensity[i].near(in[i]) {
+				t.Errorf("%s: intensity of %d: %v, want %v", c.Name, i, in[i], c.Intensity[i])
+			}
+			if i == c.Reference {
+				continue
+			}
+			k := factor(c.Jobs[c.Reference].lone(), c.Jobs[i].lone(), seconds(c.Horizon))
+			dr, dj := gains(c.Jobs[c.Reference], c.Jobs[i], c.Horizon)
+			if !c.K[i].near(k) || !c.Gains[i][0].near(dr) || !c.Gains[i][1].near(dj) || !c.P[i].near(k*in[i]) {
+				t.Errorf("%s: job %d: gains %v and %v, factor %v, priority %v; want %v, %v, %v", c.Name, i, dr, dj, k,
+					k*in[i], c.Gains[i], c.K[i], c.P[i])
 			}
 		}
 		ts := NewCrux(Published).Treat(f, jobs)
@@ -220,6 +335,29 @@ func TestPriorityOrder(t *testing.T) {
 		if got := gpuSeconds(f, jobs, fair, seconds(c.Horizon)); !c.Fair.near(got) {
 			t.Errorf("%s: fair shares: %v GPU-seconds, want %v", c.Name, got, c.Fair)
 		}
+		played := func(level []int) float64 {
+			ts := make([]cluster.Treatment, len(level))
+			for i, l := range level {
+				ts[i].Class = 1 + l
+			}
+			return gpuSeconds(f, jobs, ts, seconds(c.Horizon))
+		}
+		plain := NewCrux(1).Treat(f, jobs)
+		if got := gpuSeconds(f, jobs, plain, seconds(c.Horizon)); !c.Plain.near(got) {
+			t.Errorf("%s: by intensity: %v GPU-seconds, want %v", c.Name, got, c.Plain)
+		}
+		var best []int
+		most, least := 0.0, math.Inf(1)
+		everyOrder(len(jobs), func(level []int) {
+			sum := played(level)
+			if least = min(least, sum); sum > most+1e-6 {
+				best, most = slices.Clone(level), sum
+			}
+		})
+		if !c.Best.near(most) || !slices.Equal(best, c.BestLevel) || !c.Worst.near(least) {
+			t.Errorf("%s: best %v by %v, worst %v; want %v by %v, %v", c.Name, most, best, least, c.Best, c.BestLevel,
+				c.Worst)
+		}
 	}
 	if len(v.Cases) != 5 {
 		t.Errorf("%d cases", len(v.Cases))
@@ -229,12 +367,20 @@ func TestPriorityOrder(t *testing.T) {
 func TestCompression(t *testing.T) {
 	var v struct {
 		Cases []struct {
-			Name     string
-			Nodes    int
-			Edges    [][3]int
-			K        int
-			Identity float64 `json:"identity_order_cut"`
-			Best     float64 `json:"best_cut"`
+			Name          string
+			Nodes         int
+			Edges         [][3]int
+			K             int
+			Total         float64 `json:"total_weight"`
+			Orders        int     `json:"topological_orders"`
+			Identity      float64 `json:"identity_order_cut"`
+			IdentityLevel []int   `json:"identity_order_level"`
+			Best          float64 `json:"best_cut"`
+			BestOrder     []int   `json:"a_best_order"`
+			BestLevel     []int   `json:"best_level"`
+			WorstOrder    float64 `json:"worst_order_cut"`
+			Exhaustive    float64 `json:"exhaustive_best_cut"`
+			Firsts        float64 `json:"sincronia_mapping_cut"`
 		} `json:"compression"`
 	}
 	vectors(t, "crux.json", &v)
@@ -259,16 +405,59 @@ func TestCompression(t *testing.T) {
 		for i := range identity {
 			identity[i] = i
 		}
-		if cut, level := g.cut(identity, c.K); cut != c.Identity || weigh(level) != cut {
-			t.Errorf("%s: identity order cuts %v (%v), want %v", c.Name, cut, level, c.Identity)
+		if cut, level := g.cut(identity, c.K); cut != c.Identity || weigh(level) != cut ||
+			weigh(c.IdentityLevel) != cut {
+			t.Errorf("%s: identity order cuts %v (%v), want %v (%v)", c.Name, cut, level, c.Identity, c.IdentityLevel)
 		}
 		if got := weigh(compress(c.K, g)); got != c.Best {
 			t.Errorf("%s: %v, want %v", c.Name, got, c.Best)
+		}
+		if cut, level := g.cut(c.BestOrder, c.K); cut != c.Best || weigh(level) != cut || weigh(c.BestLevel) != cut {
+			t.Errorf("%s: order %v cuts %v (%v), want %v (%v)", c.Name, c.BestOrder, cut, level, c.Best, c.BestLevel)
+		}
+		orders, most, least := 0, 0.0, math.Inf(1)
+		everyOrder(c.Nodes, func(place []int) {
+			if !keeps(place, c.Edges, func(a, b int) bool { return a < b }) {
+				return
+			}
+			order := make([]int, c.Nodes)
+			for i, at := range place {
+				order[at] = i
+			}
+			orders++
+			cut, _ := g.cut(order, c.K)
+			most, least = max(most, cut), min(least, cut)
+		})
+		if orders != c.Orders || most != c.Best || least != c.WorstOrder {
+			t.Errorf("%s: %d orders cut %v to %v, want %d, %v to %v", c.Name, orders, least, most, c.Orders,
+				c.WorstOrder, c.Best)
+		}
+		all, best := 0.0, 0.0
+		for _, e := range c.Edges {
+			all += float64(e[2])
+		}
+		everyMap(c.Nodes, c.K, func(level []int) {
+			if keeps(level, c.Edges, func(a, b int) bool { return a <= b }) {
+				best = max(best, weigh(level))
+			}
+		})
+		firsts := make([]int, c.Nodes)
+		for i := range firsts {
+			firsts[i] = class(i, c.K) - 1
+		}
+		if all != c.Total || best != c.Exhaustive || weigh(firsts) != c.Firsts {
+			t.Errorf("%s: of %v the best map cuts %v, Sincronia's %v; want %v, %v, %v", c.Name, all, best, weigh(firsts),
+				c.Total, c.Exhaustive, c.Firsts)
 		}
 	}
 	if len(v.Cases) != 9 {
 		t.Errorf("%d cases", len(v.Cases))
 	}
+}
+
+// keeps reports whether a map of jobs holds on each edge.
+func keeps(at []int, edges [][3]int, holds func(a, b int) bool) bool {
+	return !slices.ContainsFunc(edges, func(e [3]int) bool { return !holds(at[e[0]], at[e[1]]) })
 }
 
 func TestBSSI(t *testing.T) {
@@ -285,6 +474,7 @@ func TestBSSI(t *testing.T) {
 			}
 			Weights []float64
 			Order   []int
+			Chosen  [][2]any `json:"selection_last_to_first"`
 		}
 	}
 	vectors(t, "sincronia.json", &v)
@@ -310,6 +500,27 @@ func TestBSSI(t *testing.T) {
 		if got := BSSI(load, c.Weights); !slices.Equal(got, c.Order) {
 			t.Errorf("%s: order %v, want %v", c.Name, got, c.Order)
 		}
+		for k, chosen := range c.Chosen { // of ports that are loaded as much, the vectors name the egress port
+			rest := c.Order[:len(c.Order)-k]
+			var busiest []string
+			most := 0.0
+			for p := range load {
+				sum := 0.0
+				for _, i := range rest {
+					sum += load[p][i]
+				}
+				if sum > most {
+					busiest, most = nil, sum
+				}
+				if sum == most {
+					busiest = append(busiest, fmt.Sprint([]string{"i", "e"}[p/ports], p%ports))
+				}
+			}
+			last := rest[len(rest)-1]
+			if name, _ := chosen[0].(string); !slices.Contains(busiest, name) || chosen[1] != float64(last) {
+				t.Errorf("%s: %v, want %d on one of %v", c.Name, chosen, last, busiest)
+			}
+		}
 	}
 	if len(v.Vectors) != 9 {
 		t.Errorf("%d vectors", len(v.Vectors))
@@ -332,7 +543,8 @@ func TestCompatibility(t *testing.T) {
 					Gbps  int64
 				}
 			}
-			Perimeter number   `json:"perimeter_ms"`
+			Perimeter number `json:"perimeter_ms"`
+			Repeats   []int64
 			Turns     []int    `json:"rotation_steps_allowed"`
 			Aligned   number   `json:"score_unshifted"`
 			Best      number   `json:"best_score"`
@@ -353,6 +565,11 @@ func TestCompatibility(t *testing.T) {
 		circle := NewCircle(c.Capacity, rings, c.Angles)
 		if circle.Perimeter != milliseconds(c.Perimeter) || !slices.Equal(circle.turns[1:], c.Turns[1:]) {
 			t.Errorf("%s: perimeter %v, turns %v", c.Name, circle.Perimeter, circle.turns)
+		}
+		for i, r := range rings {
+			if got := int64(circle.Perimeter / r.Iteration); got != c.Repeats[i] {
+				t.Errorf("%s: job %d repeats %d times, want %d", c.Name, i, got, c.Repeats[i])
+			}
 		}
 		if s := circle.Score(make([]int, len(rings))); !c.Aligned.near(s) {
 			t.Errorf("%s: aligned %v, want %v", c.Name, s, c.Aligned)
