@@ -189,7 +189,7 @@ func TestAttach(t *testing.T) {
 		t.Errorf("--pty without a terminal: exit code %d", code)
 	}
 	d.want(out, "not a terminal")
-	d.must("submit", "--", "sleep", "100")
+	d.must("submit", "--", "sleep", "1000")
 	out, _ = d.try("attach", "2")
 	d.want(out, "job 2 has no terminal", "muster logs -f 2")
 	d.must("cancel", "2")

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
@@ -19,12 +18,13 @@ func TestPlainJobsEndLive(t *testing.T) {
 			t.Parallel()
 			d, _ := configured(t, "1xH100-80GB",
 				"policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
-			for range 2 {
-				// longer than turns, and than the looks at it
-				d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", "sleep 5; :")
+			// longer than turns, and than the looks at it
+			for _, work := range []string{"sleep 5; until [ -e seen ]; do sleep 0.05; done", "sleep 5; :"} {
+				d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", work)
 			}
 			d.untilSays("no process of it handles SIGUSR1", "show", "1")
 			d.untilSays("it saves nothing when it is asked", "why", "1")
+			d.write("seen", "")
 			d.must("wait", "1", "2")
 			for _, id := range []string{"1", "2"} {
 				j := d.must("show", id)
@@ -43,12 +43,12 @@ func TestPlainJobsEndLive(t *testing.T) {
 func TestDiesOfTheSignal(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", "policy: 'gandiva:round=2s,pack=false'\n")
-	die := `trap 'trap - USR1; kill -USR1 $$' USR1; n=%d; while [ $n -gt 0 ]; do sleep 0.1; n=$((n-1)); done`
-	for range 2 {
-		// longer than a turn where starts are slow
-		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", fmt.Sprintf(die, 100))
+	for _, until := range []string{"[ -e seen ]", "[ $n = 100 ]"} { // longer than a turn where starts are slow
+		d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c",
+			"trap 'trap - USR1; kill -USR1 $$' USR1; n=0; until "+until+"; do sleep 0.1; n=$((n+1)); done")
 	}
 	d.untilSays("SIGUSR1 ends it", "show", "1")
+	d.write("seen", "")
 	d.must("wait", "1", "2")
 	for _, id := range []string{"1", "2"} {
 		d.want(d.must("show", id), `"state": "completed"`, `"lost_gpu_hours"`)

@@ -114,7 +114,7 @@ func TestDefragServe(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	d.want(d.must("defrag"), "no job waits for room", "nothing was changed")
-	d.must("submit", "--gpus", "2", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "2", "--name", "big", "--", "true")
 	d.want(d.must("defrag", "big"), "job 2 big (2 GPUs): no move would help: it needs 2 GPUs, 0 suitable ones are free")
 	var list []api.Moves

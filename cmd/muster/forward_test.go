@@ -66,7 +66,7 @@ func TestLimitIsNoRunTime(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	began := time.Now()
-	d.must("submit", "--gpus", "1", "--time", "1h", "--", "sleep", "100")
+	d.must("submit", "--gpus", "1", "--time", "1h", "--", "sleep", "1000")
 	out := d.must("submit", "--gpus", "1", "--estimate", "60s", "--", "true")
 	d.want(out, "number 1 in the line", "if those ahead run to their time limits, sooner if they end sooner",
 		"ends at the latest at", ", its time limit")

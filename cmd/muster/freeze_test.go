@@ -37,15 +37,20 @@ func TestNobodyIsFrozen(t *testing.T) {
 			t.Parallel()
 			d, _ := configured(t, "1xH100-80GB", rules+c.sharing+"\n")
 			d.endMPS(1)
-			there := filepath.Join(d.dir, "state", "mps", "GPU-simulated-0")
-			for _, gpus := range c.gpus {
-				work := "sleep 5; :"
-				if gpus == "1" { // no control daemon comes while it is there
-					work = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; [ -e " + there + " ] && exit 3; done; :"
+			there, seen := filepath.Join(d.dir, "state", "mps", "GPU-simulated-0"), filepath.Join(d.dir, "seen")
+			for i, gpus := range c.gpus {
+				// longer than turns, and than the looks at it
+				work := "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.5; done"
+				if i == 0 {
+					work += "; until [ -e " + seen + " ]; do sleep 0.5; done"
 				}
-				d.must("submit", "-o", "/dev/null", "--gpus", gpus, "--", "sh", "-c", work)
+				if gpus == "1" { // no control daemon comes while it is there
+					work = strings.ReplaceAll(work, "; done", "; [ -e "+there+" ] && exit 3; done")
+				}
+				d.must("submit", "-o", "/dev/null", "--gpus", gpus, "--", "sh", "-c", work+"; :")
 			}
 			d.untilSays("no process of it handles SIGUSR1", "show", "1")
+			d.write("seen", "")
 			_, _ = d.try("wait", "1", "2")
 			for _, id := range []string{"1", "2"} {
 				j := d.must("show", id)

@@ -65,7 +65,9 @@ func TestDiskFull(t *testing.T) {
 	d := prepareDaemon(t, "2xH100-80GB")
 	state := smallDisk(t, d, "8m")
 	d.start()
-	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c", "sleep 1; exit 5")
+	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c",
+		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.05; done; exit 5")
+	runs := d.running(filepath.Join(d.dir, "pid"))
 	d.untilSays(`"state": "running"`, "show", "1")
 	fill, err := os.Create(filepath.Join(state, "fill"))
 	if err != nil {
@@ -75,7 +77,6 @@ func TestDiskFull(t *testing.T) {
 		_, err = fill.Write(buf)
 	}
 	defer fill.Close()
-	begin := time.Now()
 	refused := ""
 	for range 200 {
 		out, code := d.try("submit", "--gpus", "1", "-o", "/dev/null", "--", "true")
@@ -88,13 +89,15 @@ func TestDiskFull(t *testing.T) {
 		t.Fatal("200 jobs were accepted on a full disk")
 	}
 	d.want(refused, "the state cannot be written")
+	begin := time.Now()
 	if out, code := d.try("queue"); code == 0 || time.Since(begin) > 50*time.Second {
 		t.Errorf("after %v a listing answers %d: %s", time.Since(begin), code, out)
 	}
 	if code := d.ready(); code != http.StatusServiceUnavailable {
 		t.Errorf("/readyz answers %d", code)
 	}
-	time.Sleep(time.Second) // the job ends meanwhile
+	d.write("end", "")
+	d.eventually("the job ends meanwhile", func() bool { return !runs() })
 	if err := os.Remove(fill.Name()); err != nil {
 		t.Fatal(err)
 	}
@@ -208,15 +211,17 @@ func TestDamagedState(t *testing.T) {
 func TestLimitWhileDown(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("submit", "--gpus", "1", "--time", "1s", "-o", "/dev/null", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "1", "--time", "1h", "-o", "/dev/null", "--", "sleep", "1000")
 	d.untilSays(`"state": "running"`, "show", "1")
-	d.untilSays(`"state": "running"`, "show", "2")
+	const limit = 3 * time.Second
+	d.must("submit", "--gpus", "1", "--time", limit.String(), "-o", "/dev/null", "--", "sh", "-c",
+		"echo $$ > "+d.dir+"/pid; exec sleep 1000")
+	d.appears(filepath.Join(d.dir, "pid"), 1) // there is time to kill the daemon before the limit
 	d.kill()
-	time.Sleep(time.Second)
+	time.Sleep(limit)
 	d.start()
-	if out, code := d.try("wait", "1"); code == 0 || !strings.Contains(out, "timeout") {
+	if out, code := d.try("wait", "2"); code == 0 || !strings.Contains(out, "timeout") {
 		t.Errorf("the job whose time is over: exit code %d: %s", code, out)
 	}
-	d.want(d.must("show", "2"), `"state": "running"`)
+	d.want(d.must("show", "1"), `"state": "running"`)
 }

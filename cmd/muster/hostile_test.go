@@ -4,16 +4,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -138,17 +141,26 @@ echo ready; trap '' TERM USR1; while :; do sleep 0.05; done`
 	}
 }
 
-// nothingOf ends the test if a process of a job is there.
-func (d *daemon) nothingOf(id int) {
-	d.t.Helper()
+// processesOf are the numbers of a job's processes.
+func (d *daemon) processesOf(id int) (pids []int) {
 	mark := []byte(fmt.Sprintf("MUSTER_TASK_ID=%d.", id))
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, f := range files {
 		text, _ := os.ReadFile(f)
 		if bytes.Contains(text, mark) && bytes.Contains(text, []byte(d.dir)) {
-			command, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
-			d.t.Errorf("left of job %d: %s, %q", id, filepath.Dir(f), command)
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f))) // it is one
+			pids = append(pids, pid)
 		}
+	}
+	return pids
+}
+
+// nothingOf ends the test if a process of a job is there.
+func (d *daemon) nothingOf(id int) {
+	d.t.Helper()
+	for _, pid := range d.processesOf(id) {
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		d.t.Errorf("left of job %d: process %d, %q", id, pid, command)
 	}
 }
 
@@ -401,6 +413,54 @@ func (d *daemon) background(args ...string) *exec.Cmd {
 	return c
 }
 
+// wiretap is a socket whose connections go on to the daemon's, and that waits for a daemon while there is none. said
+// reports whether a client has said the text.
+func (d *daemon) wiretap(text string) (socket string, said func() bool) {
+	d.t.Helper()
+	socket, to := d.socket+"-through", d.socket
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.t.Cleanup(func() { cancel(); _ = l.Close() })
+	var heard atomic.Bool
+	carry := func(client net.Conn) {
+		defer client.Close()
+		daemon, err := net.Dial("unix", to)
+		for ; err != nil; daemon, err = net.Dial("unix", to) {
+			if ctx.Err() != nil {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		go func() {
+			defer daemon.Close()
+			buf, all := make([]byte, 4096), ""
+			for {
+				n, err := client.Read(buf)
+				if all += string(buf[:n]); strings.Contains(all, text) {
+					heard.Store(true)
+				}
+				if _, failed := daemon.Write(buf[:n]); err != nil || failed != nil {
+					return
+				}
+			}
+		}()
+		_, _ = io.Copy(client, daemon)
+	}
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go carry(client)
+		}
+	}()
+	return socket, heard.Load
+}
+
 // Whoever waits for a job, or follows its output, does so over a restart of the daemon.
 func TestWaitOverRestart(t *testing.T) {
 	t.Parallel()
@@ -408,16 +468,14 @@ func TestWaitOverRestart(t *testing.T) {
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
 		"echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
-	waits, logs := d.background("wait", "1"), d.background("logs", "-f", "1")
+	logs := d.background("logs", "-f", "1")
 	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first\n" })
-	d.eventually("the daemon was asked to wait", func() bool {
-		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", waits.Process.Pid))
-		return slices.ContainsFunc(files, func(f string) bool {
-			to, _ := os.Readlink(f)
-			return strings.HasPrefix(to, "socket:")
-		})
-	})
-	time.Sleep(time.Second) // its first question, whether there is such a job, is answered
+	own := d.socket
+	through, asked := d.wiretap("/wait")
+	d.socket = through
+	waits := d.background("wait", "1")
+	d.socket = own
+	d.eventually("the daemon was asked to wait", asked)
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -446,10 +504,10 @@ func TestEndsAnyway(t *testing.T) {
 		go func() { _ = d.cmd.Wait(); close(over) }()
 		select {
 		case <-over:
-		case <-time.After(time.Minute):
+		case <-time.After(patience):
 			_ = d.cmd.Process.Kill()
 			<-over
-			t.Error("it did not end within a minute")
+			t.Errorf("it did not end within %v", patience)
 		}
 	}
 	t.Run("full disk", func(t *testing.T) {

@@ -65,7 +65,9 @@ func TestIdleHolders(t *testing.T) {
 	d.rules("idle: {below: 10%, warn: 100ms, demote: 1h}")
 	d.must("submit", "--gpus", "1", "--name", "busy", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "1", "--name", "idler", "--", "sh", "-c",
-		`trap 'echo saved > $MUSTER_CHECKPOINT_DIR/it; exit 75' USR1; while :; do sleep 0.05; done`)
+		`trap 'echo saved > $MUSTER_CHECKPOINT_DIR/it; exit 75' USR1; echo > `+d.dir+
+			`/ready; while :; do sleep 0.05; done`)
+	d.eventually("it can be asked", func() bool { return d.read("ready") != "" })
 	j := d.untilJob("2", "is warned", atStage(api.IdleWarned))
 	d.want(j.Reason, "idle since", "compute less than 10 %", "after 1h of that it counts as best-effort")
 	d.want(d.must("queue"), "GPU 1; idle since")
@@ -137,7 +139,10 @@ func TestExpectedEnd(t *testing.T) {
 	d := startDaemon(t, "1xH100-80GB")
 	script := `s=$MUSTER_CHECKPOINT_DIR/step; i=0; [ -f $s ] && i=$(cat $s)
 trap 'echo $i > $s; exit 75' USR1
-until [ $i -ge 60 ]; do sleep 0.1; i=$((i+1)); echo "{\"step\": $i, \"steps\": 60, \"samples_per_s\": 100}" >> $MUSTER_PROGRESS; done`
+until [ $i -ge 3000 ]; do
+  [ -e ` + d.dir + `/go ] && i=2999 || sleep 0.1
+  i=$((i+1)); echo "{\"step\": $i, \"steps\": 3000, \"samples_per_s\": 100}" >> $MUSTER_PROGRESS
+done`
 	d.must("submit", "--gpus", "1", "--time", "10h", "--estimate", "5h", "--", "sh", "-c", script)
 	byProgress := func(j *api.Job) bool { return j.EndBy == api.EndByProgress && j.ExpectedEnd != nil }
 	if j := d.job("1"); byProgress(&j) {
@@ -160,6 +165,7 @@ until [ $i -ge 60 ]; do sleep 0.1; i=$((i+1)); echo "{\"step\": $i, \"steps\": 6
 	d.must("requeue", "1")
 	d.kill()
 	d.start()
+	d.write("go", "")
 	d.must("wait", "1", "2")
 	j = d.job("1")
 	if j.StepRate == nil || j.SampleRate == nil || *j.StepRate <= 0 || j.ExpectedEnd != nil {

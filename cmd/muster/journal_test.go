@@ -16,7 +16,7 @@ func TestJournalExport(t *testing.T) {
 	d := startDaemon(t, "2xH100-80GB")
 	d.env = []string{"API_KEY=hunter2"}
 	d.must("run", "--gpus", "1", "--", "true")
-	d.must("submit", "--gpus", "2", "--name", "long", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--name", "long", "--", "sleep", "1000")
 	for range 3 {
 		d.must("submit", "--gpus", "1", "--", "true")
 	}

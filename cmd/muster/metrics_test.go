@@ -19,7 +19,7 @@ func TestMetrics(t *testing.T) {
 	d.expected("2")
 	d.must("cancel", "1")
 	d.must("wait", "2")
-	d.must("submit", "--gpus", "2", "--time", "1h", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--time", "1h", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "4", "--", "true")
 	d.untilSays("running", "queue")
 	d.must("run", "--gpus", "4", "--tier", "critical", "--", "true")

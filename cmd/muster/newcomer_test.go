@@ -20,7 +20,7 @@ func TestFirstCommands(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB")
 	d.want(d.must("submit", "--", "true"), "without a GPU (--gpus 1 asks for one)")
-	if out := d.must("submit", "--gpus", "1", "--", "sleep", "100"); strings.Contains(out, "without a GPU") {
+	if out := d.must("submit", "--gpus", "1", "--", "sleep", "1000"); strings.Contains(out, "without a GPU") {
 		t.Errorf("a job with a GPU: %s", out)
 	}
 	out := d.must("submit", "--name", "typed", "--gpus", "a100:2", "--time", "1-02:00", "--qos", "best-effort", "--",

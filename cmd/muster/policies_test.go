@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/muster-gpu/muster/api"
 )
 
 // worker is a job that counts to a number, a step of 50 ms at a time, reports
@@ -24,6 +26,12 @@ while [ $n -lt %d ]; do
   echo "{\"step\": $n, \"steps\": %d}" >> "$MUSTER_PROGRESS"
 done
 touch done; echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
+
+// worksUntil is that job, which does not end before the file is there.
+func worksUntil(file string, steps int) string {
+	return strings.Replace(fmt.Sprintf(worker, steps, steps), "touch done;",
+		"until [ -e "+file+" ]; do sleep 0.05; done; touch done;", 1)
+}
 
 // TestPoliciesLive runs policies of the literature on real processes: jobs are
 // preempted, resized and resumed as the policy says, none loses a step, and the
@@ -99,8 +107,9 @@ func playLive(t *testing.T, policy string, jobs []string, want string) {
 		ids = append(ids, id)
 		d.must(append(append([]string{"submit", "-o", "/dev/null"}, strings.Fields(args)...), "--", "sh", "-c",
 			fmt.Sprintf(worker, n, n))...)
-		if i == 0 {
-			d.untilSays(`"state": "running"`, "show", "1")
+		if i == 0 { // it has its trap
+			d.appears(filepath.Join(d.dir, "state", "jobs", "1", "checkpoint", "steps"), 1)
+			d.untilJob("1", "runs", func(j *api.Job) bool { return j.State == api.StateRunning || j.Ended != nil })
 		}
 	}
 	d.must(append([]string{"wait"}, ids...)...)
@@ -236,13 +245,14 @@ func TestInterleavedLive(t *testing.T) {
 	const steps = 120
 	for i, model := range []string{"load", "compute", "load", "compute"} {
 		d.must("submit", "--gpus", "2", "--model", model, "-o", "/dev/null", "--", "sh", "-c",
-			fmt.Sprintf(worker, steps, steps))
+			worksUntil(filepath.Join(d.dir, "seen"), steps))
 		if i < 2 {
 			d.untilSays(`"state": "running"`, "show", strconv.Itoa(i+1))
 		}
 	}
 	d.untilSays("beside job", "why", "3")
 	d.untilSays("beside job", "why", "4")
+	d.write("seen", "")
 	d.must("wait", "1", "2", "3", "4")
 	for i := range 4 {
 		id := strconv.Itoa(i + 1)
@@ -260,12 +270,14 @@ func TestSpaceSharingLive(t *testing.T) {
 		"policy: 'gavel:space_sharing=true,round=1s'\nperformance: {pairs: {'*/*': 0.9}}\n")
 	const steps = 80
 	for i := range 2 {
-		d.must("submit", "--gpus", "4", "-o", "/dev/null", "--", "sh", "-c", fmt.Sprintf(worker, steps, steps))
+		d.must("submit", "--gpus", "4", "-o", "/dev/null", "--", "sh", "-c",
+			worksUntil(filepath.Join(d.dir, "seen"), steps))
 		if i == 0 {
 			d.untilSays(`"state": "running"`, "show", "1")
 		}
 	}
 	d.untilSays("beside job 1", "why", "2")
+	d.write("seen", "")
 	d.must("wait", "1", "2")
 	for _, id := range []string{"1", "2"} {
 		d.want(d.must("show", id), `"state": "completed"`)

@@ -74,7 +74,7 @@ func TestTrainingSurvivesBitForBit(t *testing.T) {
 	}
 	d.want(d.must(append([]string{"run"}, train("whole.json", "0")...)...), "begins at step 0, start 1",
 		"finished at step 400")
-	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.01")...)...) // job 2
+	d.must(append([]string{"submit", "-o", "parts.out"}, train("parts.json", "0.03")...)...) // job 2
 	for k := range 2 {
 		d.eventually(fmt.Sprintf("start %d", k+1), func() bool {
 			_, later, ok := strings.Cut(d.read("parts.out"), fmt.Sprintf("start %d\n", k+1))

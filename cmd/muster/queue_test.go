@@ -15,7 +15,7 @@ import (
 func TestUpdateAndQueue(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("submit", "--gpus", "2", "--name", "holder", "--", "sleep", "100")
+	d.must("submit", "--gpus", "2", "--name", "holder", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "2", "--name", "big", "--time", "1h", "--", "true")
 	d.must("submit", "--gpus", "1", "--name", "small", "--", "true")
 	out := d.must("queue", "-o", "job,name,gpus,limit,state", "--sort", "-gpus,-job")
@@ -90,7 +90,7 @@ func TestGPUCount(t *testing.T) {
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("submit", "--gpus", "1", "--", "sleep", "100")
+	d.must("submit", "--gpus", "1", "--", "sleep", "1000")
 	d.want(d.must("drain", "--reason", "new fans"), "draining", "new fans")
 	d.must("submit", "--gpus", "1", "--name", "later", "--", "true")
 	d.kill()

@@ -364,7 +364,9 @@ func TestSearchHurt(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	// reports are read once a second
-	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1", 1)
+	slower := strings.Replace(fmt.Sprintf(searched, "hurt"), "sleep 0.02", "sleep 0.1; "+
+		// trial 2 waits until it is stopped
+		"while [ $MUSTER_TRIAL = 2 ] && [ $MUSTER_RESTART_COUNT = 0 ] && [ $step = 39 ]; do sleep 0.1; done", 1)
 	script := strings.Replace(slower, "while",
 		`case $MUSTER_TRIAL in 0) exit 3;; 1) echo '{"step": 40, "metric": {"loss": NaN}}' >> $MUSTER_PROGRESS; exit 0;; esac; while`, 1)
 	text := fmt.Sprintf("name: hurt\nmethod: random\ntrials: 4\nbudget: {max: 40}\nparameters: {x: {uniform: [0, 1]}}\nmetric: loss\ngoal: maximise\nat_once: 4\njob: {command: [sh, -c, %q, \"{x}\"], gpus: 1, tier: best-effort}\n", script)

@@ -224,14 +224,19 @@ func TestKillDaemon(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
 	once := `echo "$MUSTER_JOB_ID $MUSTER_RESTART_COUNT" >> ` + d.dir + `/runs; `
-	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 2; exit 7"), "job 1")
-	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c", once+"sleep 0.5; exit 5"), "job 2")
+	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c",
+		once+"until [ -e "+d.dir+"/one ]; do sleep 0.05; done; exit 7"), "job 1")
+	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c",
+		"echo $$ > "+d.dir+"/pid; "+once+"until [ -e "+d.dir+"/two ]; do sleep 0.05; done; exit 5"), "job 2")
 	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line",
 		"needs 2 GPUs")
 	d.eventually("two jobs run", func() bool { return strings.Count(d.read("runs"), "\n") == 2 })
+	second := d.running(d.dir + "/pid")
 	d.kill()
-	time.Sleep(time.Second) // job 2 ends while nobody watches
+	d.write("two", "")
+	d.eventually("job 2 ends while nobody watches", func() bool { return !second() })
 	d.start()
+	d.write("one", "")
 	if out, code := d.try("wait", "1"); code != 7 {
 		t.Errorf("job 1 ended with %d: %s", code, out)
 	}
@@ -277,7 +282,7 @@ echo started; while :; do sleep 0.05; done`
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
-	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "100")
+	d.must("submit", "--gpus", "3", "--time", "1h", "--name", "big", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "2", "--name", "next", "--", "true")
 	out := d.must("why", "2")
 	d.want(out, "needs 2 GPUs on one node; best", "job 1 big: 3 GPUs", "ends at the latest at", ", its time limit",
@@ -373,12 +378,12 @@ func TestOtherUser(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	d.want(out, "nobody\n", "nogroup\n", "can write", "cannot read")
-	d.must("submit", "--gpus", "1", "--name", "roots", "-o", "/dev/null", "--", "sleep", "100")
+	d.must("submit", "--gpus", "1", "--name", "roots", "-o", "/dev/null", "--", "sleep", "1000")
 	if out, err := as("nobody", "cancel", "2"); err == nil || !strings.Contains(out, "root") {
 		t.Errorf("nobody cancels root's job: %v, %s", err, out)
 	}
 	if out, err := as("nobody", "show", "2"); err != nil || strings.Contains(out, "sleep") &&
-		strings.Contains(out, `"100"`) {
+		strings.Contains(out, `"1000"`) {
 		t.Errorf("nobody sees what root runs: %v, %s", err, out)
 	}
 	d.must("cancel", "2")

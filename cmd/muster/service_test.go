@@ -454,7 +454,7 @@ func TestServiceLends(t *testing.T) {
 	})
 	s.want(s.must("service", "show", "vision"), "what 2 more replicas would hold, to 2 jobs; back within 6s")
 	s.want(s.must("why", "1"), "service vision lends it GPUs until it needs them; then it has to leave within 6s")
-	firm := strings.TrimSpace(s.must("submit", "--parsable", "--gpus", "1", "--", "sleep", "100"))
+	firm := strings.TrimSpace(s.must("submit", "--parsable", "--gpus", "1", "--", "sleep", "1000"))
 	s.want(s.must("why", firm), "service vision lends 2 GPUs of H100-80GB, which only "+
 		"best-effort and elastic jobs may have until it needs them: 0 GPUs left for others, 1 GPU asked")
 	s.must("cancel", firm)
@@ -727,12 +727,19 @@ func TestServiceBatch(t *testing.T) {
 	s.want(s.must("service", "batch", "in.jsonl", "--out", "out.jsonl", "--gateway", s.url, "--deadline", "5m",
 		"--submit"),
 		"job 1 answers 2000 requests")
-	s.eventually("a replica answers", func() bool { return s.show("vision").Answers == 1 })
+	var pids []int
+	s.eventually("the job runs", func() bool { pids = s.processesOf(1); return len(pids) > 0 })
+	s.eventually("a first request is answered", func() bool { return s.read("out.jsonl") != "" })
 	some := func() bool { return strings.Count(s.read("out.jsonl"), "\n") > all/20 }
 	for begun := time.Now(); !some() && time.Since(begun) < patience; {
 		time.Sleep(time.Millisecond) // all of them take a second or two
 	}
-	s.eventually("some are answered", some)
+	for _, pid := range pids {
+		_ = syscall.Kill(pid, syscall.SIGSTOP) // so that it does not end before it is told to; that lets it go on
+	}
+	if !some() {
+		t.Fatalf("it answers nothing: %s", s.must("logs", "1"))
+	}
 	s.must("requeue", "1")
 	if out, code := s.try("wait", "1"); code != 0 {
 		t.Fatalf("exit code %d: %s\n%s", code, out, s.must("logs", "1"))

@@ -11,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/muster-gpu/muster/local/devices"
 )
 
 // shares starts a daemon with a configuration of how GPUs are shared.
@@ -43,6 +41,12 @@ func (d *daemon) pidIn(gpu int, name string) int {
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	return pid
+}
+
+// knowsServer reports whether the service has noted that this process is the server of GPU 0.
+func (d *daemon) knowsServer(pid int) bool {
+	return strings.Contains(d.read(filepath.Join("state", "mps", "GPU-simulated-0", "servers.json")),
+		fmt.Sprintf(`"pid":%d,`, pid))
 }
 
 // Shares under MPS: a control daemon for their GPU, which outlives the service, is
@@ -98,7 +102,7 @@ func TestMPS(t *testing.T) {
 	fails := filepath.Join(d.dir, "fails")
 	d.must("submit", "--gpus", "0.25", "--", "sh", "-c", "while [ ! -e "+fails+" ]; do sleep 0.1; done; exit 3")
 	d.untilSays(`"state": "running"`, "show", "4")
-	time.Sleep(3 * time.Second) // likewise
+	d.eventually("the service knows the server", func() bool { return d.knowsServer(server) })
 	_ = syscall.Kill(server, syscall.SIGKILL)
 	for _, id := range []string{"1", "2"} {
 		d.untilSays(`"restarts": 1`, "show", id)
@@ -129,8 +133,7 @@ func TestMPSFaultWhileDown(t *testing.T) {
 	server := 0
 	d.eventually("the service knows the server", func() bool {
 		server = d.pidIn(0, "server")
-		text, _ := os.ReadFile(filepath.Join(d.dir, "state", "mps", "GPU-simulated-0", "servers.json"))
-		return server > 0 && strings.Contains(string(text), fmt.Sprintf(`"pid":%d`, server))
+		return server > 0 && d.knowsServer(server)
 	})
 	for _, id := range []string{"1", "2", "3"} {
 		d.untilSays("on server ", "logs", id)
@@ -206,24 +209,19 @@ func TestMeasuredMemory(t *testing.T) {
 		})
 		return pid
 	}
-	use := func(lines string) {
-		if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte(lines), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	first := run("1")
 	run("2", "--tier", "best-effort", "--gpu-mem", "8GiB")
 	d.want(d.must("show", "2"), `"state": "pending"`)
-	use("0 50 20000 " + first + " 20000\n")
+	d.play("0 50 20000 " + first + " 20000\n")
 	second := ""
 	d.eventually("the second is beside it", func() bool {
 		b, _ := os.ReadFile(filepath.Join(d.dir, "pid2"))
 		second = strings.TrimSpace(string(b))
 		return second != ""
 	})
-	use("0 50 20000 " + first + " 20000\n0 50 30000 " + second + " 9000\n")
+	d.play("0 50 20000 " + first + " 20000\n0 50 30000 " + second + " 9000\n")
 	d.untilSays("uses 9000 MiB of a GPU beside another job, it asked for 8192", "history", "2")
-	use("0 50 75000 " + first + " 75000\n")
+	d.play("0 50 75000 " + first + " 75000\n")
 	d.eventually("it has left", func() bool { return strings.Contains(d.must("show", "2"), `"preemptions": 1`) })
 	d.want(d.must("show", "1"), `"preemptions": 0`)
 	d.must("cancel", "1", "2")
@@ -233,18 +231,19 @@ func TestMeasuredMemory(t *testing.T) {
 // has waits for it, and says so.
 func TestShareBesideLeaver(t *testing.T) {
 	t.Parallel()
-	d := shares(t, "1xH100-80GB", "{shares: time-slicing}")
-	deaf := filepath.Join(d.dir, "deaf")
+	d := shares(t, "1xH100-80GB", "{shares: time-slicing}\nkill_wait: 10m")
+	deaf, leave := filepath.Join(d.dir, "deaf"), filepath.Join(d.dir, "leave")
 	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c",
-		"trap '' TERM; : >"+deaf+"; sleep 1000 & wait; sleep 1000")
+		"trap '' TERM; : >"+deaf+"; until [ -e "+leave+" ]; do sleep 0.05; done")
 	d.eventually("it is deaf", func() bool { _, err := os.Stat(deaf); return err == nil })
-	d.must("cancel", "1") // it is killed after 15 seconds
+	d.must("cancel", "1")
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
 	d.untilSays(`"state": "running"`, "show", "2")
 	d.want(d.must("show", "1"), `"state": "stopping"`)
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")
 	d.want(d.must("why", "3", "--json"), "has 0.5 of a GPU on ", "waits for job 1 sh to leave GPU 0")
 	d.want(d.must("show", "1"), `"state": "stopping"`)
+	d.write("leave", "")
 	d.untilSays(`"state": "running"`, "show", "3")
 	d.must("cancel", "2", "3")
 }
@@ -286,12 +285,7 @@ func TestOverMemory(t *testing.T) {
 				pid = strings.TrimSpace(string(b))
 				return pid != ""
 			})
-			use := func(mib string) {
-				line := []byte("0 50 9000 " + pid + " " + mib + "\n")
-				if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), line, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+			use := func(mib string) { d.play("0 50 9000 " + pid + " " + mib + "\n") }
 			use("8192")
 			time.Sleep(500 * time.Millisecond)
 			if strings.Contains(d.must("history", "1"), "its share has") {
@@ -340,9 +334,7 @@ func TestOverMemoryByTask(t *testing.T) {
 		for _, p := range of {
 			text += "0 50 60000 " + p + "\n"
 		}
-		if err := os.WriteFile(filepath.Join(d.dir, "state", devices.UseFile), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		d.play(text)
 	}
 	if text := run("gang", "--tasks", "2", "--gpus", "0.25", "--gpu-mem", "8GiB"); strings.Contains(text, "0,0") {
 		t.Errorf("one GPU is named twice: %s", text)

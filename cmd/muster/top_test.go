@@ -232,7 +232,7 @@ func TestTopOnTerminal(t *testing.T) {
 	d.env = []string{"NO_COLOR=1"}
 	s := d.sit("top")
 	s.see("2 GPUs (simulated): 0 in use, 2 free")
-	d.must("submit", "--gpus", "1", "--name", "at-once", "--", "sleep", "100")
+	d.must("submit", "--gpus", "1", "--name", "at-once", "--", "sleep", "1000")
 	s.see("at-once")
 	s.see("running")
 	s.write("c")
@@ -244,7 +244,7 @@ func TestTopOnTerminal(t *testing.T) {
 	d.kill()
 	s.see("no news")
 	d.start()
-	d.must("submit", "--gpus", "1", "--name", "later-on", "--", "sleep", "100")
+	d.must("submit", "--gpus", "1", "--name", "later-on", "--", "sleep", "1000")
 	s.see("later-on")
 	s.write("q")
 	if code := s.leaves(); code != 0 {

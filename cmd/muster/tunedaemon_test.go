@@ -9,8 +9,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/client"
 )
 
 // A daemon's own history is what ran on it since its first start, over all
@@ -117,8 +119,12 @@ func TestGuard(t *testing.T) {
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
 			"while [ ! -e "+all+" ]; do sleep 0.05; done")
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "4")
+		short := &api.Submission{Dir: d.dir, Output: "/dev/null", GPUs: 1, Estimate: api.Duration(time.Minute),
+			Command: []string{"sleep", "0.05"}}
 		for range 24 {
-			d.must("submit", "--gpus", "1", "--estimate", "1m", "--", "sleep", "0.05")
+			if _, err := client.Unix(d.socket).Submit(t.Context(), short, ""); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if err := os.WriteFile(all, nil, 0o600); err != nil {
 			t.Fatal(err)

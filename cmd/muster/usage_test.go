@@ -14,8 +14,9 @@ func TestUsageReports(t *testing.T) {
 	d.kill()
 	d.args = []string{"--sample-every", "100ms", "--gpu-hour-cost", "2"}
 	d.start()
-	d.must("submit", "--gpus", "1", "--time", "1m", "--", "sh", "-c", "sleep 1")
+	d.must("submit", "--gpus", "1", "--time", "1m", "--", "sh", "-c", "until [ -e go ]; do sleep 0.1; done")
 	d.must("submit", "--gpus", "1", "--time", "1m", "--", "true")
+	d.write("go", "")
 	d.must("wait", "1", "2")
 	d.want(d.must("usage"), "USER", "GPU-HOURS", "all", "note: utilisation was not measured: simulated GPUs have none")
 	d.want(d.must("usage", "--by", "job", "--since", "1h", "--json"), `"gpu_hour_cost":2`, `"key":"sh"`, `"key":"true"`,
@@ -35,7 +36,8 @@ func TestUsageReports(t *testing.T) {
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
-	for _, span := range []string{"0.1", "1", "3"} {
+	// the longest is longer than what the next job has run when it is asked how much longer it will
+	for _, span := range []string{"0.1", "1", "12"} {
 		d.must("run", "--gpus", "1", "--name", "eval", "--", "sleep", span)
 	}
 	d.kill()

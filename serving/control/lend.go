@@ -31,7 +31,10 @@ func (c *Controller) lend(now time.Time) {
 			continue
 		}
 		lenders = append(lenders, Lender{&s.Service, s.first(), s.bounds().Max})
-		if !now.Before(s.lentNext) {
+		switch {
+		case c.idle(s) == 0:
+			s.lent = nil
+		case !now.Before(s.lentNext):
 			c.askLent(s, now)
 		}
 		for _, id := range s.lent {
@@ -63,12 +66,9 @@ func (c *Controller) tellLenders(list []Lender) {
 
 // askLent asks which jobs hold what a service lends.
 func (c *Controller) askLent(s *running, now time.Time) {
-	s.lent = nil
-	if n := c.idle(s); n > 0 {
-		var err error
-		if s.lent, err = c.opt.Scheduler.Lent(&s.Service, s.first(), n); err != nil {
-			c.opt.Log.Warn("what a service lends is not known", "service", s.Name, "error", err)
-		}
+	var err error
+	if s.lent, err = c.opt.Scheduler.Lent(&s.Service, s.first(), c.idle(s)); err != nil {
+		c.opt.Log.Warn("what a service lends is not known", "service", s.Name, "error", err)
 	}
 	s.lentNext = now.Add(max(lentEvery, time.Duration(float64(c.opt.Now().Sub(now))/lentPart)))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -44,8 +45,20 @@ func TestLoans(t *testing.T) {
 	if len(w.lentBy) != 0 {
 		t.Errorf("%v have something lent, but none has", w.lentBy)
 	}
-	w.apply(c, text("serve", 1, 1)+"lend: {within: 20s}\n")
-	w.pass(c, 3*time.Second)
+	w.lent = []int{72}
+	for v.Loans.Jobs = nil; len(v.Loans.Jobs) == 0; {
+		w.pass(c, time.Second)
+		if v, err = c.Service("vision"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Scale(t.Context(), "vision", service.Replicas{Min: 1, Max: 1}, Caller{User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(c, time.Second) // sooner than it is asked again which jobs would make room
+	if v, err = c.Service("vision"); err != nil || len(v.Loans.Jobs) != 0 || len(w.lentBy) != 0 {
+		t.Errorf("nothing is lent any more: %v %+v %v", err, v.Loans, w.lentBy)
+	}
 	if l := w.lenders[len(w.lenders)-1]; len(l) != 1 || l[0].Replicas != 1 {
 		t.Errorf("the scheduler was told that these lend: %+v", l)
 	}
