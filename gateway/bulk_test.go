@@ -14,8 +14,8 @@ import (
 // TestBulkBatches: bulk requests are answered, in batches of their own, and are not in the service's tally; those that
 // come while they wait go first.
 func TestBulkBatches(t *testing.T) {
-	a := newAdder(t, 20*time.Millisecond)
-	s, h := serve(t, &Config{Services: []Service{{Name: "add", LatencyMS: 4000, Batch: 4, TakesMS: takes(4, 20),
+	a := newAdder(t, 100*time.Millisecond)
+	s, h := serve(t, &Config{Services: []Service{{Name: "add", LatencyMS: 4000, Batch: 4, TakesMS: takes(4, 100),
 		Replicas: []Replica{{ID: "1", URL: a.URL}}}}})
 	var bulk, others sync.WaitGroup
 	var left atomic.Int64
@@ -35,7 +35,7 @@ func TestBulkBatches(t *testing.T) {
 	if n := served(s, "add").Bulk.Needed; n < 0.3 || n > 0.5 {
 		t.Errorf("%g requests a second are needed for 40 in 100 s", n)
 	}
-	for i := range 4 { // the bulk takes 200 ms at least
+	for i := range 4 { // the bulk takes a second at least
 		others.Go(func() {
 			if status, body := post(t, h.URL+"/v2/models/add/infer", sample(i)); status != http.StatusOK {
 				t.Errorf("%d %s", status, body)

@@ -192,47 +192,57 @@ func TestEarlyDrop(t *testing.T) {
 	}
 	wg.Wait()
 	c := served(s, "add")
-	if dropped.Load() < 30 || late.Load() > 0 || c.Answered+c.Dropped != 100 || c.Dropped != dropped.Load() {
+	// if all were answered, most would be late; some are where the machine stands still for a while
+	if dropped.Load() < 30 || late.Load() > 20 || c.Answered+c.Dropped != 100 || c.Dropped != dropped.Load() {
 		t.Errorf("%d dropped, %d late: %+v", dropped.Load(), late.Load(), c)
 	}
 }
 
 // TestStreams passes a stream on as it comes, by OpenAI's path and by a path of the service's own.
 func TestStreams(t *testing.T) {
+	read := make(chan bool)
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 3 {
 			fmt.Fprintf(w, "data: %d %s %d\n\n", i, r.URL.Path, len(body))
 			w.(http.Flusher).Flush()
+			if i == 0 {
+				<-read
+			}
 			time.Sleep(50 * time.Millisecond)
 		}
 	}))
 	defer backend.Close()
 	s, h := serve(t, &Config{
 		Services: []Service{{Name: "chat", Path: "/app", Replicas: []Replica{{ID: "1", URL: backend.URL}}}}})
+	var first, whole time.Duration // the longest of both
 	for path, want := range map[string]string{"/v1/chat/completions": "/v1/chat/completions", "/app/x/y": "/x/y"} {
 		began := time.Now()
 		resp, err := http.Post(h.URL+path, "application/json", strings.NewReader(`{"model":"chat"}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := make([]byte, 200)
-		n, err := resp.Body.Read(first)
-		if err != nil || strings.Contains(string(first[:n]), "data: 2") {
-			t.Fatalf("the stream comes at once: %q %v", first[:n], err)
+		begins := make([]byte, 200)
+		n, err := resp.Body.Read(begins)
+		if err != nil || n == 0 {
+			t.Fatalf("the stream does not begin: %v", err)
 		}
+		first = max(first, time.Since(began))
+		time.Sleep(4 * first)
+		read <- true
 		rest, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		text := string(first[:n]) + string(rest)
-		if err != nil || !strings.Contains(text, "data: 2 "+want+" 16") || time.Since(began) < 100*time.Millisecond {
+		text := string(begins[:n]) + string(rest)
+		if whole = max(whole, time.Since(began)); err != nil || !strings.Contains(text, "data: 2 "+want+" 16") {
 			t.Errorf("%s: %q %v", path, text, err)
 		}
 	}
 	c := served(s, "chat")
-	if c.Answered != 2 || c.TTFT.Total() != 2 || c.TPOT.Total() != 2 || c.TTFT.Quantile(1) > 90*time.Millisecond ||
-		c.TPOT.Quantile(0.5) < 40*time.Millisecond || c.TPOT.Quantile(1) > 200*time.Millisecond {
-		t.Errorf("%+v: first events after %v, then one each %v", c, c.TTFT.Quantile(1), c.TPOT.Quantile(1))
+	if c.Answered != 2 || c.TTFT.Total() != 2 || c.TPOT.Total() != 2 || c.TTFT.Quantile(1) > 2*first+time.Millisecond ||
+		c.TPOT.Quantile(0.5) < 40*time.Millisecond || c.TPOT.Quantile(1) > whole*3/4 { // two after the first
+		t.Errorf("%+v: first events after %v, of %v; then one each %v, of %v", c, c.TTFT.Quantile(1), first,
+			c.TPOT.Quantile(1), whole)
 	}
 	s.state.Load().pools["chat"].answered(time.Hour, true, false)
 	if c = served(s, "chat"); c.InTime != 3 {

@@ -190,12 +190,8 @@ func TestPromptsKept(t *testing.T) {
 	}
 	computed := func(n int64) {
 		t.Helper()
-		for range 500 {
-			if p.computed.Load() == n && served(s, "chat:prompts").Each[0].Busy == 0 {
-				break
-			}
-			time.Sleep(2 * time.Millisecond)
-		}
+		until(t, fmt.Sprintf("%d prompts are computed", n),
+			func() bool { return p.computed.Load() >= n && served(s, "chat:prompts").Each[0].Busy == 0 })
 		time.Sleep(20 * time.Millisecond)
 		if got := p.computed.Load(); got != n {
 			t.Fatalf("%d prompts are computed, not %d", got, n)

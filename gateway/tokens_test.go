@@ -24,7 +24,7 @@ func TestTokens(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 5 {
 			if strings.Contains(string(body), "slow") && i > 0 {
-				time.Sleep(40 * time.Millisecond)
+				time.Sleep(150 * time.Millisecond)
 			}
 			fmt.Fprintf(w, "data: {\"text\":\"%d\"}\n\n", i)
 			w.(http.Flusher).Flush()
@@ -47,7 +47,7 @@ func TestTokens(t *testing.T) {
 		"after one that said it": {[]string{body(""), body(`,"stream":true`)}, 42, 10, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, h := serve(t, &Config{Services: []Service{{Name: "chat", TTFTMS: 5000, TPOTMS: 20,
+			s, h := serve(t, &Config{Services: []Service{{Name: "chat", TTFTMS: 5000, TPOTMS: 100,
 				Replicas: []Replica{{ID: "1", URL: replica.URL}}}}})
 			for _, b := range c.asked {
 				if status, text := post(t, h.URL+"/v1/completions", b); status != http.StatusOK {

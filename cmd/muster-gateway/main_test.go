@@ -84,7 +84,7 @@ func (p *program) stop(t *testing.T, s syscall.Signal) error {
 	case err := <-p.end:
 		p.end <- err
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it goes on:\n%s", p.log.String())
 		return nil
 	}
@@ -92,9 +92,9 @@ func (p *program) stop(t *testing.T, s syscall.Signal) error {
 
 func until(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -146,7 +146,10 @@ func daemon(dir string) *http.Client {
 func echo(t *testing.T) *httptest.Server {
 	b := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if d, err := time.ParseDuration(r.URL.Query().Get("sleep")); err == nil {
-			time.Sleep(d)
+			select {
+			case <-time.After(d):
+			case <-r.Context().Done():
+			}
 		}
 		fmt.Fprint(w, "echo of ", r.URL.Path)
 	}))
@@ -167,7 +170,7 @@ func TestFollows(t *testing.T) {
 		status, text := get(t, http.DefaultClient, p.url+"/app/x")
 		return status == 200 && text == "echo of /x"
 	})
-	if took := time.Since(written); took > time.Second {
+	if took := time.Since(written); took > 5*time.Second { // a busy machine is slow
 		t.Errorf("it took %v to take over a file", took)
 	}
 	for wrong, says := range map[string]string{"{": "unexpected EOF", `{"services":[],"colour":1}`: "unknown field",
@@ -260,19 +263,19 @@ func TestTimerSlack(t *testing.T) {
 // TestWakes: the daemon hears of a request that waits for a first replica at once, once for each.
 func TestWakes(t *testing.T) {
 	dir, b := t.TempDir(), echo(t)
-	cold := &gateway.Config{Services: []gateway.Service{{Name: "app", Path: "app", ColdMS: 20_000}}}
+	cold := &gateway.Config{Services: []gateway.Service{{Name: "app", Path: "app", ColdMS: 60_000}}}
 	routes(t, dir, cold)
 	p := start(t, "--dir", dir)
-	poll := func() (took time.Duration, waiting int) {
+	poll := func(wake string) (took time.Duration, waiting int) {
 		began := time.Now()
-		_, text := get(t, daemon(dir), "http://gateway/counts?wake=2s")
+		_, text := get(t, daemon(dir), "http://gateway/counts?wake="+wake)
 		var r gateway.Report
 		if err := json.Unmarshal([]byte(text), &r); err != nil || len(r.Services) != 1 {
 			t.Fatalf("%s: %v", text, err)
 		}
 		return time.Since(began), r.Services[0].Waiting
 	}
-	if took, _ := poll(); took < 1900*time.Millisecond {
+	if took, _ := poll("2s"); took < 1900*time.Millisecond {
 		t.Errorf("woken by nothing after %v", took)
 	}
 	answered := make(chan int)
@@ -281,10 +284,10 @@ func TestWakes(t *testing.T) {
 		status, _ := get(t, http.DefaultClient, p.url+"/app/x")
 		answered <- status
 	}()
-	if took, waiting := poll(); took > time.Second || waiting != 1 {
+	if took, waiting := poll("20s"); took > 10*time.Second || waiting != 1 {
 		t.Errorf("woken after %v, %d waiting", took, waiting)
 	}
-	if took, waiting := poll(); took < 1900*time.Millisecond || waiting != 1 {
+	if took, waiting := poll("2s"); took < 1900*time.Millisecond || waiting != 1 {
 		t.Errorf("woken again after %v, %d waiting", took, waiting)
 	}
 	routes(t, dir, service(b.URL))
@@ -331,9 +334,9 @@ func TestShutdown(t *testing.T) {
 	}
 	_ = next.stop(t, syscall.SIGTERM)
 	p = start(t, "--dir", dir, "--grace", "200ms")
-	slow("5s")
+	slow("30s")
 	began := time.Now()
-	if err := p.stop(t, syscall.SIGTERM); err != nil || time.Since(began) > 2*time.Second {
+	if err := p.stop(t, syscall.SIGTERM); err != nil || time.Since(began) > 15*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), p.log.String())
 	}
 	if status := <-answered; status != 0 || !strings.Contains(p.log.String(), "within --grace") {
@@ -489,14 +492,14 @@ func TestConnections(t *testing.T) {
 		defer c.Close()
 		idle = append(idle, c)
 	}
-	time.Sleep(50 * time.Millisecond) // they are accepted
+	// they are accepted before any that comes later
 	hurried := &http.Client{Timeout: 300 * time.Millisecond, Transport: &http.Transport{DisableKeepAlives: true}}
 	if status, text := get(t, hurried, p.url+"/app/x"); status != 0 {
 		t.Errorf("a third connection: %d %s", status, text)
 	}
 	_ = idle[0].Close()
 	until(t, "there is room again", func() bool {
-		status, _ := get(t, hurried, p.url+"/app/x")
+		status, _ := get(t, http.DefaultClient, p.url+"/app/x")
 		return status == 200
 	})
 }
