@@ -4,6 +4,7 @@ package local
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,7 +22,8 @@ func TestForget(t *testing.T) {
 	until(t, m, old, show.StateCompleted)
 	failed := submit(t, m, "exit 1")
 	until(t, m, failed, show.StateFailed)
-	running := submit(t, m, "sleep 2; exit 0")
+	end := filepath.Join(t.TempDir(), "end")
+	running := submit(t, m, "until [ -e "+end+" ]; do sleep 0.05; done")
 	until(t, m, running, show.StateRunning)
 	waiting := submit(t, m, "true", func(s *ask.Submission) { s.After = []ask.After{{Type: "afterok", Job: running}} })
 	for try := 0; ; try++ { // segments end when the next one is old enough
@@ -57,6 +59,9 @@ func TestForget(t *testing.T) {
 		return nil
 	}); err != nil {
 		t.Error(err)
+	}
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	until(t, m, running, show.StateCompleted)
 	until(t, m, waiting, show.StateCompleted)

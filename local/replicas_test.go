@@ -20,7 +20,7 @@ func TestReturnOverRestart(t *testing.T) {
 	leaves := submit(t, m, "trap '' TERM; while :; do sleep 0.05; done",
 		func(s *ask.Submission) { s.Tier = "best-effort" })
 	until(t, m, leaves, show.StateRunning)
-	replica := submit(t, m, "sleep 100", func(s *ask.Submission) {
+	replica := submit(t, m, "sleep 1000", func(s *ask.Submission) {
 		s.Tier, s.Replica = "critical", &ask.Replica{Service: "vision", Within: 20 * time.Second}
 	})
 	until(t, m, leaves, show.StateStopping)
@@ -50,7 +50,7 @@ func TestLend(t *testing.T) {
 	if err := m.Lend([]Lender{{Owner: self(t), Replica: next, Replicas: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	const forever = "sleep 100"
+	const forever = "sleep 1000"
 	first, second := submit(t, m, forever), submit(t, m, forever)
 	until(t, m, first, show.StateRunning)
 	lent := submit(t, m, forever, func(s *ask.Submission) { s.Tier = "best-effort" })

@@ -246,7 +246,7 @@ func (w *world) pass(c *Controller, d time.Duration) {
 
 // settle waits for probes.
 func (w *world) settle(c *Controller) {
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		c.mu.Lock()
 		asking := false
 		for _, r := range c.replicas {
