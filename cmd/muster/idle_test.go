@@ -38,7 +38,7 @@ func (d *daemon) rules(text string) {
 
 func (d *daemon) job(id string) (j api.Job) {
 	d.t.Helper()
-	if err := json.Unmarshal([]byte(d.must("show", id)), &j); err != nil {
+	if err := json.Unmarshal([]byte(d.shown(id)), &j); err != nil {
 		d.t.Fatal(err)
 	}
 	return j

@@ -62,11 +62,7 @@ func (d *daemon) progressOf(id int) string {
 
 func (d *daemon) networkOf(id int) (n api.Network) {
 	d.t.Helper()
-	var j api.Job
-	if err := json.Unmarshal([]byte(d.must("show", fmt.Sprint(id))), &j); err != nil {
-		d.t.Fatal(err)
-	}
-	if j.Network != nil {
+	if j := d.job(fmt.Sprint(id)); j.Network != nil {
 		n = *j.Network
 	}
 	return n

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/browser"
 	"github.com/muster-gpu/muster/internal/shared"
@@ -31,6 +32,9 @@ type daemon struct {
 	log               bytes.Buffer
 	simulated, policy string
 	args, env         []string // more of the daemon's; of the commands'
+
+	client *client.Client // at the socket asked
+	asked  string
 }
 
 // startDaemon builds the program once and starts it.
@@ -129,8 +133,8 @@ func (d *daemon) start() {
 		d.t.Fatal(err)
 	}
 	answers := func() bool {
-		_, code := d.try("nodes")
-		return code == 0
+		_, err := d.api().Nodes(d.t.Context())
+		return err == nil
 	}
 	if !until(func() bool { return d.over() || answers() }) || !answers() {
 		d.t.Fatalf("the daemon does not answer:\n%s", d.log.String())
@@ -444,7 +448,7 @@ func TestServeSays(t *testing.T) {
 	d.start()
 	d.must("submit", "--gpus", "2", "--", "sleep", "300")
 	d.must("submit", "--gpus", "2", "--", "sleep", "300")
-	d.eventually("the first to run", func() bool { return strings.Contains(d.must("show", "1"), `"state": "running"`) })
+	d.untilSays(`"state": "running"`, "show", "1")
 	d.want(interrupt(), "1 job goes on running on the same GPUs; 1 waiting job is kept. To end them: start muster serve again, which takes them over, and muster cancel --all")
 	d.start()
 	d.want(d.must("show", "1"), `"state": "running"`, `"restarts": 0`)

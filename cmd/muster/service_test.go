@@ -120,6 +120,8 @@ func (s *servingTest) applyExample(name string) {
 	}
 	path := filepath.Join(s.dir, name)
 	whole := strings.ReplaceAll(string(text), "examples/", filepath.Join(root, "examples")+"/")
+	// a replica that does not answer is given up after a multiple of that
+	whole = strings.ReplaceAll(whole, "startup: 10s", "startup: 1m")
 	if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -163,7 +165,8 @@ variants:
 
 func (s *servingTest) show(name string) (v api.Service) {
 	s.t.Helper()
-	if err := json.Unmarshal([]byte(s.must("service", "show", "--json", name)), &v); err != nil {
+	v, err := s.api().Service(s.t.Context(), name)
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	return v
@@ -240,6 +243,7 @@ func TestService(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	s.want(s.must("service", "list"), "vision", "2 of 2", "latency 5s for 99 %")
+	s.want(s.must("service", "show", "--json", "vision"), `"answers":2`)
 	s.want(s.must("service", "logs", "vision"), "serving vision at port")
 
 	end := s.load("vision", 8)
@@ -494,29 +498,52 @@ func onlyLate(others map[string]int) bool {
 	return true
 }
 
-// TestServiceNeighbours: two models on parts of one GPU, which here is one core, slow each other down. That is
-// measured, and the next replica goes to the other GPU.
-func TestServiceNeighbours(t *testing.T) { // not beside other tests: their models would be neighbours, too
+// startSharing is startServing with shares of GPUs that are played: what computes there slows down what is beside it.
+func startSharing(t *testing.T) *servingTest {
+	t.Helper()
 	s := startServing(t, "2xH100-80GB", "sharing: {shares: mps, mps_program: "+stand(t, "mps-control")+"}\n")
-	pinned := func(name string, most int) {
-		more := fmt.Sprintf("replicas: {min: %d, max: %d}\nscaling: static:replicas=%d", most, most, most)
-		file := s.file(name, more, "{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}", "--width", "2048")
-		text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr`, `["taskset","-c","0","/usr`)
-		text = strings.ReplaceAll(text, "{name: small,", "{name: "+name+", share: 0.3,")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.must("service", "apply", file)
-		s.answers(name, most)
+	s.endMPS(2)
+	return s
+}
+
+// applyShares applies a service whose only variant has its name, and has parts of GPUs that are played.
+func (s *servingTest) applyShares(name string, replicas int) {
+	s.t.Helper()
+	more := fmt.Sprintf("replicas: {min: %d, max: %[1]d}\nscaling: static:replicas=%[1]d", replicas)
+	file := s.file(name, more, "{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}")
+	text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr/bin/python3",`,
+		fmt.Sprintf(`["/usr/bin/python3",%q,%q,"serve",`, playedGPU(s.t), s.dir))
+	text = strings.ReplaceAll(text, "{name: small,", "{name: "+name+", share: 0.3,")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
 	}
-	pinned("first", 1)
+	s.must("service", "apply", file)
+	s.answers(name, replicas)
+}
+
+// playedGPU is the path of a program that computes on a GPU that is played.
+func playedGPU(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", "onegpu.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestServiceNeighbours: two models on parts of one GPU slow each other down. That is measured, and the next replica
+// goes to the other GPU.
+func TestServiceNeighbours(t *testing.T) {
+	t.Parallel()
+	s := startSharing(t)
+	s.applyShares("first", 1)
 	end := s.load("first", 1)
 	s.eventually("its batches alone are measured", func() bool {
 		m := s.show("first").Variants[0].Measured
 		return len(m) == 1
 	})
 	time.Sleep(3 * time.Second)
-	pinned("second", 1)
+	s.applyShares("second", 1)
 	at := func(name string, i int) string { return strings.Join(s.show(name).Replicas[i].Devices, " ") }
 	if at("first", 0) != at("second", 0) {
 		t.Fatalf("%s and %s are not one GPU", at("first", 0), at("second", 0))
@@ -530,7 +557,7 @@ func TestServiceNeighbours(t *testing.T) { // not beside other tests: their mode
 	s.eventually("the scheduler knows it", func() bool {
 		return strings.Contains(s.must("perf", "measured"), "first/second")
 	})
-	pinned("second", 2)
+	s.applyShares("second", 2)
 	if at("second", 1) == at("first", 0) {
 		t.Errorf("another one was put beside it, on %s", at("first", 0))
 	}
@@ -541,27 +568,19 @@ func TestServiceNeighbours(t *testing.T) { // not beside other tests: their mode
 	}
 }
 
-// TestServiceBesideTraining: a job that computes on a replica's GPU, which here is one core, slows it down. That is
-// measured, and the scheduler knows it.
-func TestServiceBesideTraining(t *testing.T) { // not beside other tests: they would take the core, too
-	s := startServing(t, "2xH100-80GB", "sharing: {shares: mps, mps_program: "+stand(t, "mps-control")+"}\n")
-	file := s.file("first", "replicas: {min: 1, max: 1}\nscaling: static:replicas=1",
-		"{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}", "--width", "2048")
-	text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr`, `["taskset","-c","0","/usr`)
-	text = strings.ReplaceAll(text, "{name: small,", "{name: first, share: 0.3,")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.must("service", "apply", file)
-	s.answers("first", 1)
+// TestServiceBesideTraining: a job that computes on a replica's GPU slows it down. That is measured, and the scheduler
+// knows it.
+func TestServiceBesideTraining(t *testing.T) {
+	t.Parallel()
+	s := startSharing(t)
+	s.applyShares("first", 1)
 	end := s.load("first", 1)
 	s.eventually("its batches alone are measured", func() bool {
 		return len(s.show("first").Variants[0].Measured) == 1
 	})
 	time.Sleep(3 * time.Second)
-	// the more processes it has, the less of the core is left, whatever else the machine does
-	s.must("submit", "--gpus", "0.3", "--model", "burner", "--name", "train", "--", "taskset", "-c", "0", "sh", "-c",
-		"while :; do :; done & while :; do :; done")
+	s.must("submit", "--gpus", "0.3", "--model", "burner", "--name", "train", "--", "/usr/bin/python3", playedGPU(t),
+		s.dir, "train")
 	s.eventually("it is learnt what training does to it", func() bool {
 		b := s.show("first").Variants[0].Beside
 		return len(b) == 1 && b[0].Other == "jobs of burner" && b[0].Factor > 1.2 && b[0].Batches > 30

@@ -222,7 +222,7 @@ func TestMeasuredMemory(t *testing.T) {
 	d.play("0 50 20000 " + first + " 20000\n0 50 30000 " + second + " 9000\n")
 	d.untilSays("uses 9000 MiB of a GPU beside another job, it asked for 8192", "history", "2")
 	d.play("0 50 75000 " + first + " 75000\n")
-	d.eventually("it has left", func() bool { return strings.Contains(d.must("show", "2"), `"preemptions": 1`) })
+	d.untilSays(`"preemptions": 1`, "show", "2")
 	d.want(d.must("show", "1"), `"preemptions": 0`)
 	d.must("cancel", "1", "2")
 }

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"encoding/json"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -36,11 +38,41 @@ func (d *daemon) eventually(what string, so func() bool) {
 	}
 }
 
+// api asks the daemon without a process for each question, as what waits asks often.
+func (d *daemon) api() *client.Client {
+	if d.asked != d.socket {
+		d.asked, d.client = d.socket, client.Unix(d.socket)
+	}
+	return d.client
+}
+
+// shown is what muster show prints of a job; "": the daemon does not say.
+func (d *daemon) shown(id string) string {
+	n, err := strconv.Atoi(id)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	j, err := d.api().Job(d.t.Context(), n)
+	if err != nil {
+		return ""
+	}
+	j.Submission.Env = nil
+	text, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return string(text)
+}
+
 // untilSays waits until a command's output contains the text.
 func (d *daemon) untilSays(text string, args ...string) (out string) {
 	d.t.Helper()
 	says := func() bool {
-		out, _ = d.try(args...)
+		if args[0] == "show" && len(args) == 2 {
+			out = d.shown(args[1])
+		} else {
+			out, _ = d.try(args...)
+		}
 		return strings.Contains(out, text)
 	}
 	if !until(says) {
