@@ -75,7 +75,7 @@ func Open(t *testing.T) *Browser {
 	t.Cleanup(stop)
 	b := &Browser{t: t, ctx: ctx}
 	b.Do() // the page lives as long as the context of the first call
-	b.ctx, stop = context.WithTimeout(ctx, 3*time.Minute)
+	b.ctx, stop = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(stop)
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)
@@ -132,10 +132,10 @@ func (b *Browser) JS(expr string) string {
 	return out
 }
 
-// Await waits until an expression is true, at most 20 seconds.
+// Await waits until an expression is true, at most two minutes, as a busy machine may take.
 func (b *Browser) Await(what, expr string) {
 	b.t.Helper()
-	for range 200 {
+	for range 1200 {
 		out, err := chromedp.Run(b.ctx, chromedp.Evaluate[string]("String(!!("+expr+"))"))
 		if err == nil && out == "true" {
 			return
