@@ -2,32 +2,88 @@ package traffic
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/network"
+	"github.com/muster-gpu/muster/network/flow"
 )
 
 // cassini shifts jobs in time, so that some transmit while others compute (Rajasekaran et al., "CASSINI: Network-Aware
 // Job Scheduling in Machine Learning Clusters", NSDI'24). Links that would close a loop in the affinity graph, for
 // which a shift for each job need not exist, are left out; the publication discards such placements, and here jobs
 // are placed already.
-type cassini struct{}
+//
+// Jobs that do not fit beside each other lose by slots: one that another delays misses its slot and waits for the next
+// one. The publication holds them all the same; here jobs that share links are held unless they are slower so, played
+// on the flow model, than untreated.
+type cassini struct {
+	all   bool // as published: also those that are slower so
+	known flow.Cache
+}
 
-func (cassini) Name() string { return "cassini" }
+// newCassini makes the policy for hold=gains, or hold=all as published.
+func newCassini(knobs string) (Policy, error) {
+	switch key, value, _ := strings.Cut(knobs, "="); {
+	case key != "hold":
+		return nil, fmt.Errorf("traffic policy cassini: %w", cluster.Unknown("knob", key, []string{"hold"}))
+	case value == "gains":
+		return &cassini{}, nil
+	case value == "all":
+		return &cassini{all: true}, nil
+	default:
+		return nil, fmt.Errorf("traffic policy cassini: %w", cluster.Unknown("hold", value, []string{"gains", "all"}))
+	}
+}
 
-func (cassini) shifts() {}
+func (c *cassini) Name() string {
+	if c.all {
+		return "cassini:hold=all"
+	}
+	return "cassini"
+}
 
-func (cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
+func (*cassini) shifts() {}
+
+func (c *cassini) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	ts := make([]cluster.Treatment, len(jobs))
 	on := loads(jobs, ts)
 	for _, group := range network.Components(on) {
 		interleave(f, jobs, on, upToSlots(jobs, group, SlotsOffered), ts, false)
-		apart(f, jobs, on, group, ts)
+		free := !c.all && c.loses(f, pick(jobs, group), pick(on, group), pick(ts, group))
+		for _, i := range group {
+			if free {
+				ts[i] = cluster.Treatment{}
+			}
+		}
+		apart(f, jobs, on, group, ts, func(j *Job) bool { return j.Slots == SlotsKept && !(free && j.Demand.Real) })
 	}
 	return ts
+}
+
+// loses reports whether jobs that share links are slower, by their GPUs, under treatments than without any. Real jobs
+// do not stay as far apart as they begin, so of these untreated ones begin all at once.
+func (c *cassini) loses(f Fabric, jobs []Job, on [][]network.Bytes, ts []cluster.Treatment) bool {
+	held, free := make([]flow.Job, len(jobs)), make([]flow.Job, len(jobs))
+	for i := range jobs {
+		held[i], free[i] = jobs[i].Along(on[i], &ts[i]), jobs[i].Along(on[i], &cluster.Treatment{})
+		if jobs[i].Demand.Real {
+			free[i].First = 0
+		}
+	}
+	times, without := c.known.Glance(f, held), c.known.Glance(f, free)
+	gain, gpus := 0.0, 0.0
+	for i := range jobs {
+		alone := free[i].Alone(f)
+		speed := func(t time.Duration) float64 { return float64(alone) / float64(max(alone, t)) }
+		gain += float64(jobs[i].GPUs) * (speed(times[i]) - speed(without[i]))
+		gpus += float64(jobs[i].GPUs)
+	}
+	return gain < -1e-9*gpus
 }
 
 // upToSlots are the jobs of a component that keep slots at least as far.
@@ -40,16 +96,17 @@ func upToSlots(jobs []Job, group []int, least Slots) (some []int) {
 	return some
 }
 
-// apart gives jobs of a component that do not keep slots, or have not said yet that they do, a class each, after those
-// that do: a class holds by itself. Of them those go first that compute most for their traffic, as under Crux.
-func apart(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment) {
-	rest := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return jobs[i].Slots == SlotsKept })
+// apart gives jobs of a component that do not keep slots, have not said yet that they do, or are real and have none, a
+// class each, after those that do: a class holds by itself. Of them those go first that compute most for their traffic,
+// as under Crux.
+func apart(f Fabric, jobs []Job, on [][]network.Bytes, group []int, ts []cluster.Treatment, keeps func(*Job) bool) {
+	rest := slices.DeleteFunc(slices.Clone(group), func(i int) bool { return keeps(&jobs[i]) })
 	if len(group) < 2 || len(rest) == 0 || f.Classes < 2 {
 		return
 	}
 	first := 1
 	for _, i := range group {
-		if jobs[i].Slots == SlotsKept {
+		if keeps(&jobs[i]) {
 			ts[i].Class, first = 1, 2
 		}
 	}

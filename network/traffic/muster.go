@@ -31,7 +31,7 @@ func newMuster() *muster {
 	published, bounded := NewCrux(Published), NewCrux(2)
 	bounded.factors = published.factors
 	return &muster{orders: []*Crux{published, bounded, NewCrux(1)},
-		others: []Policy{none{}, ecmp{}, sincronia{}, cassini{}}}
+		others: []Policy{none{}, ecmp{}, sincronia{}, &cassini{all: true}}}
 }
 
 func (m *muster) Name() string { return "muster" }

@@ -3,7 +3,9 @@
 package traffic
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -78,21 +80,23 @@ type Policy interface {
 type Info struct {
 	Name, About, Source string
 	New                 func() Policy
+	With                func(knobs string) (Policy, error) // nil: it has no knobs
 }
 
 var list = []Info{
-	{"none", "switches choose paths by their hash of addresses; nothing goes first", "the usual",
-		func() Policy { return none{} }},
-	{"ecmp", "each pair of ranks uses 4 connections, which the switches' hash spreads", "NCCL_IB_QPS_PER_CONNECTION",
-		func() Policy { return ecmp{} }},
-	{"sincronia", "classes by the order of coflows: what an iteration transmits is one", "Sincronia, SIGCOMM'18",
-		func() Policy { return sincronia{} }},
-	{"cassini", "jobs that share a link are shifted in time, so that they transmit in turn", "CASSINI, NSDI'24",
-		func() Policy { return cassini{} }},
-	{"crux", "paths and classes by GPU intensity: computing per time on the network", "Crux, SIGCOMM'24",
-		func() Policy { return NewCrux(Published) }},
-	{"muster", "plays what the others would do on a model of the network, takes the best, and improves it", "Muster",
-		func() Policy { return newMuster() }},
+	{Name: "none", About: "switches choose paths by their hash of addresses; nothing goes first", Source: "the usual",
+		New: func() Policy { return none{} }},
+	{Name: "ecmp", About: "each pair of ranks uses 4 connections, which the switches' hash spreads",
+		Source: "NCCL_IB_QPS_PER_CONNECTION", New: func() Policy { return ecmp{} }},
+	{Name: "sincronia", About: "classes by the order of coflows: what an iteration transmits is one",
+		Source: "Sincronia, SIGCOMM'18", New: func() Policy { return sincronia{} }},
+	{Name: "cassini", About: "jobs that share a link are shifted in time, so that they transmit in turn, unless they " +
+		"are slower so (hold=all: even then, as published)", Source: "CASSINI, NSDI'24",
+		New: func() Policy { return &cassini{} }, With: newCassini},
+	{Name: "crux", About: "paths and classes by GPU intensity: computing per time on the network",
+		Source: "Crux, SIGCOMM'24", New: func() Policy { return NewCrux(Published) }},
+	{Name: "muster", About: "plays what the others would do on a model of the network, takes the best, and improves it",
+		Source: "Muster", New: func() Policy { return newMuster() }},
 }
 
 // List returns every policy.
@@ -106,13 +110,20 @@ func Names() (names []string) {
 	return names
 }
 
-// New returns the policy of a name.
-func New(name string) (Policy, error) {
+// New returns the policy of a name, with knobs after a colon.
+func New(text string) (Policy, error) {
+	name, knobs, with := strings.Cut(text, ":")
 	i := slices.IndexFunc(list, func(k Info) bool { return k.Name == name })
-	if i < 0 {
+	switch {
+	case i < 0:
 		return nil, cluster.Unknown("traffic policy", name, Names())
+	case !with:
+		return list[i].New(), nil
+	case list[i].With == nil:
+		return nil, fmt.Errorf("traffic policy %s has no knobs; got %q", name, knobs)
+	default:
+		return list[i].With(knobs)
 	}
-	return list[i].New(), nil
 }
 
 // none leaves all to the network: the switches' hash of addresses chooses paths, and nothing goes first.
