@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -91,10 +92,12 @@ func TestDashboardLive(t *testing.T) {
 }
 
 // A job's page says why it waits, lets it be held, released and cancelled, and
-// shows its output while it is written.
+// shows its output while it is written. Links that jobs use are in a table, and what a job loses on them is on its
+// page.
 func TestDashboardJob(t *testing.T) {
 	t.Parallel()
-	b := openBoard(t, "2xH100-80GB")
+	d, _ := configured(t, "2xH100-80GB", "traffic: crux\n"+narrow)
+	b := signIn(t, d)
 	b.must("submit", "--gpus", "2", "--time", "10m", "--name", "first", "-o", "first.out", "--", "sh", "-c",
 		`printf 'loss \033[31m0.5\033[0m\n'; printf '10%%\r20%%\r30%%\n'; echo '<b>bold</b>'; echo '{"step": 40, "steps": 200, "samples_per_s": 12.5}' > $MUSTER_PROGRESS; while ! [ -e go ]; do sleep 0.05; done; echo last; exit 3`)
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "second", "--", "sleep", "300")
@@ -138,9 +141,42 @@ func TestDashboardJob(t *testing.T) {
 	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
 	b.Await("cancelled", has(".head .state", "cancelled"))
 	b.want(b.must("show", "2"), `"state": "cancelled"`)
+	b.network()
 	b.Clean(b.base, "data:")
 	b.visit("/jobs/99")
 	b.Await("no such job", has("[role=alert]", "no such job"))
+}
+
+// network submits three jobs whose traffic does not fit on a link, and looks at what is said of it.
+func (b *board) network() {
+	b.t.Helper()
+	b.visit("/")
+	if b.JS(`document.getElementById("s-network").checkVisibility()`) != "false" {
+		b.t.Error("there is a table of links that nothing uses")
+	}
+	for i, name := range []string{"third", "fourth", "fifth"} {
+		b.must("submit", b.reduces(name, "exec sleep 1000", 150*time.Millisecond, 2, "h1", "h3"))
+		b.eventually(name+" transmits", func() bool { return b.networkOf(3+i).Traffic != "" })
+	}
+	const row = `document.querySelector("section[aria-labelledby=s-network] tbody tr")`
+	b.Await("the busiest link", row+`?.textContent.includes("left>right")`)
+	b.Await("its load", `/[89][0-9]\.[0-9] %|100.0 %/.test(`+row+`.textContent)`)
+	b.want(b.text("section[aria-labelledby=s-network] tbody tr:first-child"), "0.20 Gbit/s")
+	slow := 3
+	for b.networkOf(slow).Takes == b.networkOf(slow).Alone {
+		if slow++; slow > 5 {
+			b.t.Fatal("no job is slower than alone")
+		}
+	}
+	n := b.networkOf(slow)
+	b.visit(fmt.Sprint("/jobs/", slow))
+	b.Await("what it transmits", has(".facts2 dd", n.Traffic+" ("+n.Source+")"))
+	b.Await("its class, and what it loses to which job, where",
+		has(".facts2 dd", fmt.Sprintf("class %d; ", n.Class))+` && `+
+			has(".facts2 dd", fmt.Sprintf("because of job %d (left>right)", n.Loses[0].Job)))
+	for id := 3; id <= 5; id++ {
+		b.must("cancel", fmt.Sprint(id))
+	}
 }
 
 // The form submits what it says, and errors come to their fields.
