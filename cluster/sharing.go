@@ -160,6 +160,12 @@ func (w *Ways) Choose(r Request, want Isolation, prompt bool) (Request, string) 
 	return r, fmt.Sprintf("a whole GPU, for %s: this machine has no way to keep it apart on a part of one", why)
 }
 
+// Parts reports whether a job that cannot wait for turns can have a part of a GPU.
+func (w *Ways) Parts() bool {
+	r, _ := w.Choose(Request{GPUs: 1, Share: Whole / 2}, Open, true)
+	return r.Fractional() || r.Profile != ""
+}
+
 // Unshareable says why no task can have such shares with this way of sharing, and what to request
 // instead; "": it can. Under MPS a process is a client of one server, in the folder given by
 // CUDA_MPS_PIPE_DIRECTORY, and each GPU with shares has a server of its own, for one user at a

@@ -34,7 +34,7 @@ func (v *Variant) Choose(s *Service) error {
 	if best == 0 {
 		return fmt.Errorf("gpus: auto finds no measured part of a GPU that sustains requests within %v", s.Goal.Latency)
 	}
-	v.Request.GPUs = 1
+	v.Request.GPUs, v.Auto = 1, true
 	if v.Request.Share = best; best == cluster.Whole {
 		v.Request.Share = 0
 	}

@@ -103,6 +103,7 @@ type Variant struct {
 	Warm     time.Duration     // the same where the host's memory still has its weights; 0: no shorter
 	Profile  Profile           // of a model that computes batches
 	Use      Use
+	Auto     bool      // gpus: auto: the policy may give replicas other parts of a GPU than the one that was chosen
 	Measure  bool      // its profile is what is measured while it runs
 	Language *Language // a language model; nil: it computes batches
 }
@@ -391,6 +392,9 @@ func (v *Variant) Sized(share cluster.Milli) cluster.Request {
 	r := v.Request
 	if share != v.Share() {
 		r.Share = share
+	}
+	if r.Share == cluster.Whole {
+		r.Share = 0
 	}
 	return r
 }

@@ -282,7 +282,7 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 	spec, of := s.spec, []int{}
 	spec.Replicas, spec.Variants = bounds, nil
 	v := scale.View{Now: cluster.Time(now.UnixNano()), Period: l.Period, Service: &spec, Waiting: l.Waiting,
-		GPUs: r.models, Prompt: s.prompt, Output: s.output}
+		GPUs: r.models, Fixed: true, Prompt: s.prompt, Output: s.output} // the pod template says how large they are
 	for i, o := range s.parts {
 		if o != nil {
 			of = append(of, i)

@@ -132,6 +132,7 @@ type Options struct {
 	Gateway     Gateway
 	First, Last int
 	Period      time.Duration // between decisions about a service; 0: 5 s
+	Whole       bool          // nothing keeps replicas apart on parts of a GPU: policies leave their sizes as they are
 	Log         *slog.Logger
 	Now         func() time.Time
 }
@@ -521,7 +522,7 @@ func (c *Controller) view(s *running, now time.Time) *scale.View {
 	spec := s.slowed()
 	spec.Replicas = s.bounds()
 	v := &scale.View{Now: cluster.Time(now.UnixNano()), Service: &spec, Waiting: served.Waiting,
-		GPUs: c.opt.Scheduler.GPUs(), Prompt: s.prompt, Output: s.output}
+		GPUs: c.opt.Scheduler.GPUs(), Fixed: c.opt.Whole, Prompt: s.prompt, Output: s.output}
 	was := &s.was
 	if served.Arrived < was.Arrived { // it has begun anew
 		was = &tally.Tally{}

@@ -177,7 +177,7 @@ func (c *cocktail) Decide(v *View) []int {
 		}
 		need *= 0.9
 	}
-	return only(v, list[0].variant, 1)
+	return only(v, list[0].Variant, 1)
 }
 
 // voters is an ensemble with replicas for a rate.
@@ -239,10 +239,10 @@ func (c *cocktail) covering(v *View, list []option, set uint64, rate float64) *v
 		o := &list[k]
 		if set>>k&1 == 1 {
 			n[k] = int(math.Ceil(rate/o.rate - 1e-9))
-			members |= 1 << o.variant
+			members |= 1 << o.Variant
 			total += n[k]
 		}
-		e.runs = e.runs && (n[k] > 0) == (v.Ready[o.variant]+v.Coming[o.variant] > 0)
+		e.runs = e.runs && (n[k] > 0) == (v.Ready[o.Variant]+v.Coming[o.Variant] > 0)
 	}
 	if total > v.Service.Replicas.Max {
 		return nil
@@ -250,12 +250,12 @@ func (c *cocktail) covering(v *View, list []option, set uint64, rate float64) *v
 	e.accuracy = c.Accuracy(v.Service, members)
 	e.want = make([]int, len(v.Service.Variants))
 	for k := range list {
-		e.want[list[k].variant] = n[k]
+		e.want[list[k].Variant] = n[k]
 		e.cost += float64(n[k]) * list[k].cost
 	}
 	for k := range list {
 		if n[k] > 0 { // the least that the service has are of its first member
-			e.want[list[k].variant] += max(0, v.Service.Replicas.Min-total)
+			e.want[list[k].Variant] += max(0, v.Service.Replicas.Min-total)
 			break
 		}
 	}

@@ -5,15 +5,16 @@ import (
 	"math"
 	"slices"
 
+	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/service"
 )
 
 // option is a kind of replica that can serve a rate within the goal.
 type option struct {
-	variant int
-	rate    float64 // requests per second
-	cost    float64 // per hour
-	most    int     // replicas
+	Kind
+	rate float64 // requests per second
+	cost float64 // per hour
+	most int     // replicas
 }
 
 // options lists what a service's variants can sustain within its goal: those that are accurate enough, or all
@@ -25,8 +26,14 @@ func (v *View) options(all bool) (list []option) {
 		if x.Accuracy < s.Budget.Accuracy && !all {
 			continue
 		}
-		if rate := v.sustained(x); rate > 0 {
-			list = append(list, option{i, rate, x.PerHour(), s.Replicas.Max})
+		shares := []cluster.Milli{x.Share()}
+		if v.sizes(x) && x.Share() < cluster.Whole { // it does less for what it costs, but more alone
+			shares = append(shares, cluster.Whole)
+		}
+		for _, share := range shares {
+			if rate := v.sustained(x, share); rate > 0 {
+				list = append(list, option{Kind{i, share}, rate, x.PerHourOf(share), s.Replicas.Max})
+			}
 		}
 	}
 	return list
@@ -36,21 +43,32 @@ func (v *View) options(all bool) (list []option) {
 // sustain is factor times what their profile says. If the budget is too small, what may give way does; if
 // nothing may, or there are too few replicas, as much as possible is covered. full: the whole rate is covered.
 func (v *View) cheapest(rate, factor float64) (want []int, full bool) {
+	list, n, full := v.covering(rate, factor)
+	want = make([]int, len(v.Service.Variants))
+	for k := range list {
+		want[list[k].Variant] += n[k]
+	}
+	return want, full
+}
+
+// covering is cheapest as numbers of replicas of options, at least as many as the service's least: the rest are of
+// the cheapest option.
+func (v *View) covering(rate, factor float64) (list []option, n []int, full bool) {
 	b := &v.Service.Budget
-	list := scaled(v.options(false), factor)
+	list = scaled(v.options(false), factor)
 	n, cost := coverCost(list, rate, v.Service.Replicas.Max)
 	if n != nil && (b.PerHour == 0 || cost <= b.PerHour || b.Gives == service.Cost) {
-		return v.byVariant(list, n), true
+		return list, v.atLeast(list, n), true
 	}
 	if b.Gives == service.Accuracy {
 		all := scaled(v.options(true), factor)
 		if m, cost := coverCost(all, rate, v.Service.Replicas.Max); m != nil && (b.PerHour == 0 || cost <= b.PerHour) {
-			return v.byVariant(all, m), true
+			return all, v.atLeast(all, m), true
 		}
 		list = all
 	}
 	lo, hi := 0.0, rate // the most that can be covered
-	var best []int
+	best := make([]int, len(list))
 	for range 20 {
 		mid := (lo + hi) / 2
 		m, cost := coverCost(list, mid, v.Service.Replicas.Max)
@@ -60,7 +78,7 @@ func (v *View) cheapest(rate, factor float64) (want []int, full bool) {
 			hi = mid
 		}
 	}
-	return v.byVariant(list, best), false
+	return list, v.atLeast(list, best), false
 }
 
 func scaled(list []option, factor float64) []option {
@@ -78,31 +96,27 @@ func coverCost(list []option, rate float64, most int) (n []int, cost float64) {
 	return n, cost
 }
 
-// byVariant counts replicas by variant, at least as many as the service's least: the rest are of the cheapest option.
-func (v *View) byVariant(list []option, n []int) []int {
-	want := make([]int, len(v.Service.Variants))
+// atLeast adds replicas of the cheapest option up to the service's least.
+func (v *View) atLeast(list []option, n []int) []int {
 	total, cheap := 0, -1
 	for k := range list {
-		if n != nil {
-			want[list[k].variant] = n[k]
-			total += n[k]
-		}
+		total += n[k]
 		if cheap < 0 || list[k].cost < list[cheap].cost {
 			cheap = k
 		}
 	}
 	if total < v.Service.Replicas.Min && cheap >= 0 {
-		want[list[cheap].variant] += v.Service.Replicas.Min - total
+		n[cheap] += v.Service.Replicas.Min - total
 	}
-	return want
+	return n
 }
 
-// sustained is the rate that a replica of a variant sustains: of a language model on the slowest of the GPUs
-// that it may get, for requests as long as those that were seen, or before that as those that are expected.
-func (v *View) sustained(x *service.Variant) float64 {
+// sustained is the rate that a replica of a variant with a share of a GPU sustains: of a language model on the slowest
+// of the GPUs that it may get, for requests as long as those that were seen, or before that as those that are expected.
+func (v *View) sustained(x *service.Variant, share cluster.Milli) float64 {
 	s := v.Service
 	if x.Language == nil {
-		_, rate := x.Profile.Sustained(x.Share(), s.MaxBatch(x), s.Goal.Latency)
+		_, rate := x.Profile.Sustained(share, s.MaxBatch(x), s.Goal.Latency)
 		return rate
 	}
 	t := v.tokens()

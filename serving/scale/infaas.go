@@ -36,7 +36,7 @@ func (f *infaas) Decide(v *View) []int {
 	covered := 0.0
 	total := 0
 	for k := range list {
-		i := list[k].variant
+		i := list[k].Variant
 		want[i] = v.Ready[i] + v.Coming[i]
 		total += want[i]
 		covered += float64(want[i]) * list[k].rate
@@ -52,7 +52,8 @@ func (f *infaas) Decide(v *View) []int {
 		f.shrink(list, want, covered-rate/f.high)
 	}
 	if total == 0 && v.Service.Replicas.Min > 0 {
-		return v.byVariant(list, nil)
+		want, _ = v.cheapest(0, 1)
+		return want
 	}
 	return want
 }
@@ -66,18 +67,18 @@ func (f *infaas) grow(v *View, list []option, want []int, rate float64, total in
 			best, least, number = k, c, n
 		}
 	}
-	want[list[best].variant] += min(number, max(0, v.Service.Replicas.Max-total))
+	want[list[best].Variant] += min(number, max(0, v.Service.Replicas.Max-total))
 }
 
 // shrink takes away one replica that the others can do without: the dearest.
 func (f *infaas) shrink(list []option, want []int, spare float64) {
 	best := -1
 	for k := range list {
-		if o := &list[k]; want[o.variant] > 0 && o.rate <= spare && (best < 0 || o.cost > list[best].cost) {
+		if o := &list[k]; want[o.Variant] > 0 && o.rate <= spare && (best < 0 || o.cost > list[best].cost) {
 			best = k
 		}
 	}
 	if best >= 0 {
-		want[list[best].variant]--
+		want[list[best].Variant]--
 	}
 }

@@ -2,7 +2,6 @@ package scale
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -14,6 +13,8 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 	Knobs: []knobs.Knob{{Name: "risk", Default: "0.05", About: "part of the forecasts that any rate may exceed"},
 		{Name: "window", Default: "0s",
 			About: "replicas leave when none of this time needed them; 0: twice as long as one takes to start"},
+		{Name: "spare", Default: "0.3",
+			About: "part of the rate for which parts of GPUs are larger than it needs, where the policy chooses them"},
 		{Name: "idle", Default: "5m",
 			About: "without requests for so long nothing runs, where the service allows it"}}},
 	newMuster}
@@ -30,6 +31,7 @@ type muster struct {
 	risk    float64
 	window  time.Duration // 0: twice the time that a replica takes to start
 	idle    time.Duration
+	spare   float64
 	rate    forecast
 	lengths tokens  // of requests, as a moving mean
 	factor  float64 // sustained over what the profile says
@@ -41,9 +43,11 @@ type muster struct {
 	grows   float64      // by how many a second these grew in the last period
 	owed    float64      // requests that missed the goal within the last hour or so
 	came    float64      // requests of that time
-	ready   []int        // likewise
+	ready   []Want       // likewise
 	recent  peak
 	last    cluster.Time // with a request
+	sized   []Want       // where replicas may have any size: what was wanted last
+	sizedAt cluster.Time // when that changed
 }
 
 // startupUnknown is how long replicas are taken to need until they answer if their service does not say.
@@ -58,6 +62,9 @@ func newMuster(k *knobs.Set) (Policy, error) {
 	if m.risk, err = k.Number("risk", 0, 1); err != nil {
 		return nil, err
 	}
+	if m.spare, err = k.Number("spare", 0, 10); err != nil {
+		return nil, err
+	}
 	if m.window, err = k.Duration("window"); err != nil {
 		return nil, err
 	}
@@ -65,10 +72,20 @@ func newMuster(k *knobs.Set) (Policy, error) {
 	return m, err
 }
 
+// Decide counts by variant what size returns.
 func (m *muster) Decide(v *View) []int {
+	n := make([]int, len(v.Service.Variants))
+	for _, w := range m.size(v) {
+		n[w.Variant] += w.Replicas
+	}
+	return n
+}
+
+func (m *muster) size(v *View) []Want {
 	v = m.lengths.steady(v)
+	v.sizing = true
 	if len(v.options(true)) == 0 { // nothing is known of its requests yet
-		return only(v, 0, max(1, v.Replicas()))
+		return Wants(v.Service, only(v, 0, max(1, v.Replicas())))
 	}
 	if v.Period > 0 {
 		m.learn(v)
@@ -87,8 +104,9 @@ func (m *muster) Decide(v *View) []int {
 		margin = m.rate.margin(v, 0, 0)
 	}
 	need := m.rate.expected(v, margin) + m.backlog(v)
-	now, _ := m.covered(v)
-	need = max(need, min(m.recent.highest(v.Now, need), now)) // what was needed keeps replicas, and starts none
+	now, _, _ := v.of(v.there())
+	// what was needed keeps replicas, and starts none
+	need = max(need, min(m.recent.highest(v.Now, need), now*m.factor))
 	switch {
 	case v.Now.Sub(m.last) >= m.idle: // what is forecast only fades away
 		need = 0
@@ -99,20 +117,17 @@ func (m *muster) Decide(v *View) []int {
 	if !m.rate.begun && v.Replicas() == 0 && v.stated() == 0 && (v.Service.Replicas.Min > 0 || v.Waiting > 0) {
 		another(v, want)
 	}
+	if len(want) == 0 {
+		return None(m, v.Service)
+	}
 	return want
 }
 
 // another adds a second replica: that one is too few shows only when others that are asked for then answer late. If
 // the first period does not need it, it is gone before it answers.
-func another(v *View, want []int) {
-	total, of := 0, 0
-	for i, n := range want {
-		if total += n; n > 0 {
-			of = i
-		}
-	}
-	if total == 1 && v.Service.Replicas.Max > 1 {
-		want[of]++
+func another(v *View, want []Want) {
+	if len(want) == 1 && want[0].Replicas == 1 && v.Service.Replicas.Max > 1 {
+		want[0].Replicas++
 	}
 }
 
@@ -147,16 +162,20 @@ func missable(v *View) float64 { return 0.01 * (100 - v.Service.Goal.Percentile)
 // until that is answered.
 func (m *muster) learn(v *View) {
 	capacity := 0.0
-	for i, n := range v.Ready {
-		if i < len(m.ready) { // replicas that answered all the time
-			capacity += float64(min(n, m.ready[i])) * v.sustained(&v.Service.Variants[i]) * m.factor
+	answers := v.answering()
+	for _, w := range answers {
+		for _, was := range m.ready {
+			if was.Kind == w.Kind { // replicas that answered all the time
+				n := min(w.Replicas, was.Replicas)
+				capacity += float64(n) * v.sustained(&v.Service.Variants[w.Variant], w.Share) * m.factor
+			}
 		}
 	}
 	load := v.Rate() + float64(m.waited)/v.Period.Seconds()
 	keeps := max(0, 1-v.Period.Hours())
 	m.owed, m.came = m.owed*keeps+v.Missed, m.came*keeps+float64(v.Arrived)
 	m.grows = max(0, float64(v.Waiting-m.waited)/v.Period.Seconds())
-	m.waited, m.ready = v.Waiting, slices.Clone(v.Ready)
+	m.waited, m.ready = v.Waiting, answers
 	m.missed = min(mostFactor, m.missed*(1+fades*v.Period.Hours()))
 	if load >= capacity {
 		m.behind = v.Now
@@ -178,33 +197,20 @@ func (m *muster) learn(v *View) {
 }
 
 // choose covers a rate: what runs stays if it is enough and hardly dearer than the cheapest.
-func (m *muster) choose(v *View, rate float64) []int {
-	want, full := v.cheapest(rate, m.factor)
-	if !full || v.Replicas() < v.Service.Replicas.Min {
+func (m *muster) choose(v *View, rate float64) []Want {
+	if v.resizable() {
+		return m.resize(v, rate)
+	}
+	list, n, full := v.covering(rate, m.factor)
+	want, now := wants(list, n), v.there()
+	if !full || v.Replicas() < v.Service.Replicas.Min || v.inaccurate(now) {
 		return want
 	}
-	cost, least := 0.0, 0.0
-	covered, now := m.covered(v)
-	for i := range want {
-		x := &v.Service.Variants[i]
-		if now[i] > 0 && x.Accuracy < v.Service.Budget.Accuracy {
-			return want
-		}
-		cost += float64(now[i]) * x.PerHour()
-		least += float64(want[i]) * x.PerHour()
-	}
-	if covered >= rate && cost <= least*1.05 {
+	covered, cost, _ := v.of(now)
+	if _, least, _ := v.of(want); covered >= rate/m.factor && cost <= least*hardly {
 		return now
 	}
 	return want
 }
 
-// covered is the rate that the replicas that there are, and those that are coming, sustain, and these by variant.
-func (m *muster) covered(v *View) (rate float64, now []int) {
-	now = make([]int, len(v.Service.Variants))
-	for i := range now {
-		now[i] = v.Ready[i] + v.Coming[i]
-		rate += float64(now[i]) * v.sustained(&v.Service.Variants[i]) * m.factor
-	}
-	return rate, now
-}
+const hardly = 1.05 // cost over the least at which what runs stays as it is

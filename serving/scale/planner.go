@@ -215,10 +215,8 @@ func (p *planner) Plan(views []*View) [][]Want {
 	for k, v := range views {
 		x := now[v.Service.Name]
 		switch {
-		case v.Period == 0 && len(v.Have) > 0: // what a restarted controller finds stays until rates are known
-			for _, r := range v.Have {
-				wants[k] = append(wants[k], Want{r.Kind, 1})
-			}
+		case v.Period == 0 && len(v.Have) > 0:
+			wants[k] = v.found()
 			continue
 		case slices.ContainsFunc(v.Have, func(r Replica) bool { return r.Stuck }):
 			x.around(v.Have)

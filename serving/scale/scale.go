@@ -30,8 +30,11 @@ type View struct {
 	Latency time.Duration // of the goal's percentile of the period; 0: nothing was answered
 	Easy    bool          // the goal's percentile was at most 0.8 of what is promised
 	GPUs    []GPUs        // of the cluster
+	Fixed   bool          // nothing can give a replica another size than its variant says
 	Prompt  float64       // tokens of the period's prompts and answers, in the mean; the last known if there were none
 	Output  float64
+
+	sizing bool // the policy chooses the sizes that services leave open
 }
 
 // GPUs is how many GPUs of a model there are.
@@ -105,7 +108,23 @@ func decide(p Policy, views []*View) (list [][]Want) {
 		return p.Plan(views)
 	}
 	for _, v := range views {
-		list = append(list, Wants(v.Service, p.Decide(v)))
+		sized, sizes := p.(sizing)
+		switch bounds := v.Service.Replicas; {
+		case v.Period == 0 && len(v.Have) > 0 && len(v.Have) >= bounds.Min && len(v.Have) <= bounds.Max:
+			list = append(list, v.found())
+		case sizes:
+			list = append(list, sized.size(v))
+		default:
+			list = append(list, Wants(v.Service, p.Decide(v)))
+		}
+	}
+	return list
+}
+
+// found are the replicas that a controller finds when it begins: they stay until rates are known.
+func (v *View) found() (list []Want) {
+	for _, r := range v.Have {
+		list = with(list, Want{r.Kind, 1})
 	}
 	return list
 }

@@ -89,7 +89,7 @@ func TestNames(t *testing.T) {
 
 // TestCover: types A (price 1, 100/s) and B (2.5, 300/s): 350/s costs 3.5 with one of each, 4 with A alone, 5 with B.
 func TestCover(t *testing.T) {
-	list := []option{{0, 100, 1, 10}, {1, 300, 2.5, 10}}
+	list := []option{{Kind{}, 100, 1, 10}, {Kind{Variant: 1}, 300, 2.5, 10}}
 	for rate, want := range map[float64][2]int{350: {1, 1}, 100: {1, 0}, 101: {2, 0}, 300: {0, 1}, 600: {0, 2},
 		0: {0, 0}} {
 		if got := cover(list, rate, 100); got == nil || [2]int(got) != want {
@@ -103,7 +103,7 @@ func TestCover(t *testing.T) {
 	for range 300 { // against every combination
 		var list []option
 		for k := range 1 + r.IntN(3) {
-			list = append(list, option{k, float64(1 + r.IntN(20)), float64(1+r.IntN(40)) / 4, 1000})
+			list = append(list, option{Kind{Variant: k}, float64(1 + r.IntN(20)), float64(1+r.IntN(40)) / 4, 1000})
 		}
 		rate := float64(1 + r.IntN(100))
 		best := math.Inf(1)

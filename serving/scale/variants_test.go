@@ -251,7 +251,7 @@ func TestBegins(t *testing.T) {
 		v.Service.Variants = v.Service.Variants[:1]
 		v.Service.Replicas.Min = 1
 		c.change(v.Service)
-		each := v.sustained(&v.Service.Variants[0])
+		each := v.sustained(&v.Service.Variants[0], cluster.Whole)
 		p := policy(t, "muster")
 		v.Ready, v.Coming = []int{0}, []int{0}
 		period := v.Period
@@ -274,7 +274,7 @@ func TestOwes(t *testing.T) {
 		v := three(100*time.Millisecond, service.Budget{})
 		v.Service.Variants, v.Service.Goal.Percentile = v.Service.Variants[:1], 99
 		v.Service.Variants[0].Startup = 4 * v.Period
-		each := v.sustained(&v.Service.Variants[0])
+		each := v.sustained(&v.Service.Variants[0], cluster.Whole)
 		p := policy(t, "muster")
 		for k := range 100 {
 			part := 0.9
@@ -303,7 +303,7 @@ func TestRamp(t *testing.T) {
 	v := three(100*time.Millisecond, service.Budget{})
 	v.Service.Variants = v.Service.Variants[:1]
 	v.Service.Variants[0].Startup = time.Minute
-	each := v.sustained(&v.Service.Variants[0])
+	each := v.sustained(&v.Service.Variants[0], cluster.Whole)
 	p := policy(t, "muster")
 	most := 0.0
 	for k := range 120 {
@@ -325,7 +325,7 @@ func TestKept(t *testing.T) {
 	v := three(100*time.Millisecond, service.Budget{})
 	v.Service.Variants = v.Service.Variants[:1]
 	v.Service.Variants[0].Startup = time.Minute
-	each := v.sustained(&v.Service.Variants[0])
+	each := v.sustained(&v.Service.Variants[0], cluster.Whole)
 	p := policy(t, "muster")
 	play := func(k int, part float64, have int) int {
 		v.Now, v.Ready, v.Coming = cluster.Time(k)*cluster.Time(v.Period), []int{have}, []int{0}
