@@ -29,7 +29,7 @@ func Serving(ctx context.Context, traces string) (Table, error) {
 	t := Table{Title: "Services: every scaling policy on the same requests", Tolerance: 0.05,
 		About: "What becomes of requests on eight GPUs, four servers with two each, under each policy of `muster sim --services`. The better of two policies is the one with more requests in time, up to what the goal promises; of two that keep the goal, or miss it by as much, the one with fewer GPU-hours. By that rule `muster` is not the best where the others hold more all the time than has come so far, which helps against what could not be foreseen: `lyra`, whose servers have two GPUs, and `hpa` in the images, at 1.3 and 2.2 times the GPU-hours. In the conversations as they were recorded it has the 15 seconds of a second replica at the beginning more than `mark`. In time is the part of all requests that met the goal; what was dropped or refused did not. " +
 			"The last column counts requests in time for each GPU-hour, where the goal's percentile was kept. `static` has the number of replicas that turned out to be right: it knows what comes. " +
-			"All others learn; they begin with one replica, `muster` with two, of which one leaves after the first period if it is not needed; `muster, foreseen` has the rates in its `forecast`."}
+			"All others learn; they begin with one replica, `muster` with two, of which one leaves after the first period if it is not needed; `muster, foreseen` has the rates in its `forecast`. `distserve` has the model for prompts and for the tokens after the first, on a GPU each."}
 	for _, load := range []func(string) (servingLoad, error){conversations(1), conversations(4), conversations(8),
 		chatDay, images} {
 		l, err := load(traces)
@@ -41,6 +41,9 @@ func Serving(ctx context.Context, traces string) (Table, error) {
 			return t, err
 		}
 		t.Sections = append(t.Sections, s)
+	}
+	if err := t.together(ctx, traces, []int{1, 3}, 58); err != nil {
+		return t, err
 	}
 	return t, t.sharing(traces, parvaSets)
 }
@@ -63,12 +66,19 @@ func (l *servingLoad) section(ctx context.Context) (Section, error) {
 	for _, n := range l.static {
 		policies = append(policies, fmt.Sprintf("static:replicas=%d", n))
 	}
-	policies = append(policies, "hpa", "mark", "infaas", "lyra", "muster", "muster, foreseen")
+	policies = append(policies, "hpa", "mark", "infaas", "lyra")
+	if l.service.Language() {
+		policies = append(policies, "distserve")
+	}
+	policies = append(policies, "muster", "muster, foreseen")
 	for _, name := range policies {
 		own := l.service
 		text, foreseen := strings.CutSuffix(name, ", foreseen")
 		if foreseen {
 			own.Forecast = l.foreseen
+		}
+		if name == "distserve" {
+			own.Variants = phases(own.Variants[0])
 		}
 		got, err := l.play(ctx, own, text)
 		if err != nil {
@@ -114,6 +124,20 @@ func chat() service.Service {
 			Language: &service.Language{Precision: llm.BF16, Part: 0.9,
 				Model:  llm.Model{Params: 8.03e9, Weights: 16.06e9, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128},
 				Engine: llm.Engine{Tokens: 2048, Sequences: 256, Watermark: 64}}}}}
+}
+
+// phases are a variant's two: one for prompts, one for the tokens after the first.
+func phases(v service.Variant) (both []service.Variant) {
+	for _, p := range []llm.Phase{llm.Prefill, llm.Decode} {
+		own, model := v, *v.Language
+		own.Name = v.Name + "-" + llm.PhaseNames[p]
+		if model.Phase = p; p == llm.Prefill {
+			model.Link = 50e9
+		}
+		own.Language = &model
+		both = append(both, own)
+	}
+	return both
 }
 
 // conversations is Azure's recorded conversations, some times as fast.

@@ -58,3 +58,27 @@ func TestSharing(t *testing.T) {
 		}
 	}
 }
+
+// TestTogether: where services share GPUs, no policy has more in time on fewer GPU-hours than muster, and those that have
+// as much take more.
+func TestTogether(t *testing.T) {
+	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
+	services, err := parvaTogether(traces, 1, shared.Soak(12, 58))
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, err := services.play(context.Background(), "muster", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{"mark", "infaas", "gpulet", "inss", "nexus"} {
+		got, err := services.play(context.Background(), other, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.inTime > best.inTime || got.gpuHours <= best.gpuHours {
+			t.Errorf("%s: %.2f %% in time on %.2f GPU-hours, muster %.2f %% on %.2f", other, 100*got.inTime,
+				got.gpuHours, 100*best.inTime, best.gpuHours)
+		}
+	}
+}

@@ -26,7 +26,8 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // time that starting it again would take: then keeping it has cost as much as being without it would.
 //
 // While more requests miss the goal than it allows, the rates of all of the last while are covered; after that, a part
-// of them may be exceeded (risk). A service of which nothing is known begins with two replicas.
+// of them may be exceeded (risk). A service of which nothing is known begins with two replicas, and with one where these
+// may have any part of a GPU: beside other services there may be no room for more.
 type muster struct {
 	risk    float64
 	window  time.Duration // 0: twice the time that a replica takes to start
@@ -114,7 +115,8 @@ func (m *muster) size(v *View) []Want {
 		need = trickle
 	}
 	want := m.choose(v, need)
-	if !m.rate.begun && v.Replicas() == 0 && v.stated() == 0 && (v.Service.Replicas.Min > 0 || v.Waiting > 0) {
+	if !v.resizable() && !m.rate.begun &&
+		v.Replicas() == 0 && v.stated() == 0 && (v.Service.Replicas.Min > 0 || v.Waiting > 0) {
 		another(v, want)
 	}
 	if len(want) == 0 {
