@@ -5,7 +5,6 @@ package local
 import (
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
@@ -22,8 +21,11 @@ type Lender struct {
 	Replicas int             // the most that it may have
 }
 
-// LeastReturn is the shortest time within which jobs can be sure to have left.
-func (m *Machine) LeastReturn() time.Duration { return replicas.LeastReturn(m.killWait()) }
+// Offers is what replicas of services can count on.
+func (m *Machine) Offers() replicas.Offers {
+	w := m.opt.Rules.Spec.Ways(nil)
+	return replicas.Offers{Return: replicas.LeastReturn(m.killWait()), Parts: w.Parts()}
+}
 
 // reclaimer is the oldest replica that waits, of a service that says within which time it has GPUs back; nil: none.
 func reclaimer(e *engine.Engine, jobs map[cluster.JobID]*job) (first *record.Job) {

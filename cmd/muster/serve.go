@@ -18,7 +18,6 @@ import (
 
 	"github.com/muster-gpu/muster/api"
 	"github.com/muster-gpu/muster/client"
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/local"
@@ -147,8 +146,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 	if r.m, err = local.Open(ctx, opt); err != nil {
 		return err
 	}
-	services, stop, err := runServices(ctx, r.m, dev.Spec.Ways(nil), &conf.Services, filepath.Join(state, "gateway"),
-		r.log)
+	services, stop, err := runServices(ctx, r.m, &conf.Services, filepath.Join(state, "gateway"), r.log)
 	if err != nil {
 		return errors.Join(err, r.m.Close())
 	}
@@ -183,7 +181,7 @@ func runServe(ctx context.Context, c *cobra.Command, f *serveFlags) error {
 }
 
 // runServices runs services on a machine; dir is shared with the gateway.
-func runServices(ctx context.Context, m *local.Machine, ways cluster.Ways, conf *config.Services, dir string,
+func runServices(ctx context.Context, m *local.Machine, conf *config.Services, dir string,
 	log *slog.Logger) (*control.Controller, func(), error) {
 	g, err := machine.NewGateway(dir)
 	if err != nil {
@@ -192,7 +190,7 @@ func runServices(ctx context.Context, m *local.Machine, ways cluster.Ways, conf 
 	scale.Weights = conf.Learnt
 	x := machine.New(m)
 	c, err := control.New(ctx, control.Options{Scheduler: x, Store: x, Gateway: g, First: conf.First, Last: conf.Last,
-		Period: conf.Period, Whole: !ways.Parts(), Log: log, Now: m.Now})
+		Period: conf.Period, Whole: !m.Offers().Parts, Log: log, Now: m.Now})
 	if err != nil {
 		x.Close()
 		return nil, nil, err

@@ -59,8 +59,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestTogether: where services share GPUs, no policy has more in time on fewer GPU-hours than muster, and those that have
-// as much take more.
+// TestTogether: where services share GPUs, no other policy has more in time than muster, and each takes more GPU-hours.
 func TestTogether(t *testing.T) {
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	services, err := parvaTogether(traces, 1, shared.Soak(12, 58))

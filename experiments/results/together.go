@@ -24,14 +24,15 @@ type servicesTogether struct {
 	gpus     int // A100, two on a server
 }
 
-// parvaTogether is one of ParvaGPU's sets of services, whose rates rise and fall as Azure's recorded conversations did:
-// minute by minute, those of each service as many minutes later as lie between them, in the mean as ParvaGPU states.
+// parvaTogether is one of ParvaGPU's sets of services, whose rates rise and fall as Azure's recorded conversations did,
+// minute by minute, those of each service some minutes later; in the mean they are as ParvaGPU states.
 func parvaTogether(traces string, number, minutes int) (t servicesTogether, err error) {
 	set, err := ReadParva(filepath.Join(traces, "parvagpu-mig"), number)
 	if err != nil {
 		return t, err
 	}
-	file, err := requests.Open(filepath.Join(traces, "azure-llm", "AzureLLMInferenceTrace_conv.csv"), requests.Options{}, 0)
+	path := filepath.Join(traces, "azure-llm", "AzureLLMInferenceTrace_conv.csv")
+	file, err := requests.Open(path, requests.Options{}, 0)
 	if err != nil {
 		return t, err
 	}
@@ -122,9 +123,9 @@ func (t *servicesTogether) play(ctx context.Context, scaling string, whole bool)
 var policiesTogether = []struct {
 	text  string
 	whole bool
-}{{"static:replicas=1", true}, {"static:replicas=1", false}, {"clipper:replicas=1", false}, {"triton:replicas=1", false},
-	{"hpa", false}, {"mark", false}, {"infaas", false}, {"lyra", false}, {"gpulet", false}, {"inss", false},
-	{"inss-rl", false}, {"nexus", false}, {"muster", true}, {"muster", false}}
+}{{"static:replicas=1", true}, {"static:replicas=1", false}, {"clipper:replicas=1", false},
+	{"triton:replicas=1", false}, {"hpa", false}, {"mark", false}, {"infaas", false}, {"lyra", false},
+	{"gpulet", false}, {"inss", false}, {"inss-rl", false}, {"nexus", false}, {"muster", true}, {"muster", false}}
 
 // together plays sets of services under every policy that can choose for them.
 func (t *Table) together(ctx context.Context, traces string, sets []int, minutes int) error {
@@ -136,8 +137,8 @@ func (t *Table) together(ctx context.Context, traces string, sets []int, minutes
 		s := Section{Title: fmt.Sprintf("Services on the same GPUs: set %d of ParvaGPU", set),
 			About: fmt.Sprintf("%d services on eight A100, measured by ParvaGPU on MIG instances, which are taken as parts of a GPU of that size; a replica starts in 20 s. Their rates rise and fall as Azure's conversations of 2023 did, minute by minute, each service's some minutes later, for %d minutes; in the mean they are as ParvaGPU states. 99 %% are promised within the latency that it states. Replicas have the part of a GPU with the most requests for its size (`gpus: auto`), which `muster` and the planners change, or a whole GPU each. No policy knows the rates before. What all of them miss are the 20 s until the first replica answers.",
 				len(services.services), minutes),
-			Head: []string{"policy", "in time, of the service with the fewest", "services that keep the goal", "GPU-hours",
-				"started"}}
+			Head: []string{"policy", "in time, of the service with the fewest", "services that keep the goal",
+				"GPU-hours", "started"}}
 		for _, p := range policiesTogether {
 			got, err := services.play(ctx, p.text, p.whole)
 			if err != nil {

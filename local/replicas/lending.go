@@ -19,6 +19,12 @@ import (
 // returnMargin is the part of that time which is not the leaving jobs': for all that happens before and after.
 const returnMargin = time.Second
 
+// Offers is what replicas of services can count on.
+type Offers struct {
+	Return time.Duration // shortest time within which jobs can be sure to have left
+	Parts  bool          // a replica can have a part of a GPU, on which others do not disturb it
+}
+
 // LeastReturn is the shortest time within which jobs can be sure to have left, of which each has so long after SIGTERM.
 func LeastReturn(killWait time.Duration) time.Duration { return killWait + returnMargin }
 

@@ -68,7 +68,7 @@ func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	if err != nil {
 		return err
 	}
-	if least := x.m.LeastReturn(); s.Lend.Within > 0 && s.Lend.Within < least {
+	if least := x.m.Offers().Return; s.Lend.Within > 0 && s.Lend.Within < least {
 		return fmt.Errorf("lend: within %v no job is sure to have left: kill_wait makes it %v at least", s.Lend.Within,
 			least)
 	}

@@ -26,8 +26,8 @@ var musterKind = kind{knobs.Kind{Name: "muster",
 // time that starting it again would take: then keeping it has cost as much as being without it would.
 //
 // While more requests miss the goal than it allows, the rates of all of the last while are covered; after that, a part
-// of them may be exceeded (risk). A service of which nothing is known begins with two replicas, and with one where these
-// may have any part of a GPU: beside other services there may be no room for more.
+// of them may be exceeded (risk). A service of which nothing is known begins with two replicas, and with one where
+// these may have any part of a GPU: beside other services there may be no room for more.
 type muster struct {
 	risk    float64
 	window  time.Duration // 0: twice the time that a replica takes to start
