@@ -70,6 +70,21 @@ network:
 	return config.Read(filepath.Join(traces, "topology", "cluster.yaml"), strings.NewReader(text))
 }
 
+// cruxWorkload draws jobs for so many GPUs.
+func cruxWorkload(jobs, gpus int) (*trace.Workload, error) {
+	draw, err := trace.ParseSynth(fmt.Sprintf(cruxJobs, jobs, gpus))
+	if err != nil {
+		return nil, err
+	}
+	return trace.Synth(draw)
+}
+
+// cruxSetup is how jobs are replayed under a traffic policy.
+func cruxSetup(name string) (sim.Setup, error) {
+	setup := sim.Setup{Policy: "fifo", Placer: "best-fit", Traffic: name}
+	return setup, setup.SetBackfill("easy")
+}
+
 // fabrics replays a part of the jobs, 1 or less, under every traffic policy on the networks of Crux' trace simulation.
 func (t *Table) fabrics(ctx context.Context, traces string, part float64) error {
 	names := traffic.Names()
@@ -86,18 +101,14 @@ func (t *Table) fabrics(ctx context.Context, traces string, part float64) error 
 			if err != nil {
 				return err
 			}
-			draw, err := trace.ParseSynth(fmt.Sprintf(cruxJobs, jobs, spec.GPUs()))
-			if err != nil {
-				return err
-			}
-			wl, err := trace.Synth(draw)
+			wl, err := cruxWorkload(jobs, spec.GPUs())
 			if err != nil {
 				return err
 			}
 			var setups []sim.Setup
 			for _, name := range names {
-				setup := sim.Setup{Policy: "fifo", Placer: "best-fit", Traffic: name}
-				if err := setup.SetBackfill("easy"); err != nil {
+				setup, err := cruxSetup(name)
+				if err != nil {
 					return err
 				}
 				setups = append(setups, setup)

@@ -40,7 +40,8 @@ func crowd(seed uint64, n int) (Fabric, []Job) {
 	return Fabric{Links: f, Classes: 8}, jobs
 }
 
-// BenchmarkCrowd decides for a group of many jobs that meet on an overloaded network, each time another one.
+// BenchmarkCrowd decides for a group of many jobs that meet on an overloaded network, each time another one. A replay
+// with such groups is BenchmarkRecorded in experiments/results.
 func BenchmarkCrowd(b *testing.B) {
 	for _, name := range []string{"none", "crux", "muster"} {
 		for _, n := range []int{30, 60, 120, 300} {
