@@ -383,7 +383,7 @@ const period = 300 * time.Millisecond
 // options are those of a room that asks pods on this machine.
 func (b *bench) options(log *slog.Logger, labels gpus.Labels) Options {
 	return Options{Client: b.c, Dynamic: b.dyn, Tell: b.c, Source: load.NewPods(time.Now, true), Period: period,
-		Rescan: period, Now: time.Now, Labels: labels, Log: log}
+		Rescan: period, Now: time.Now, Labels: labels, Log: log, GPUs: []string{"nvidia.com/gpu"}}
 }
 
 // run scales services until the function is called that it returns.

@@ -2,12 +2,16 @@ package services
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/muster-gpu/muster/kube/gpus"
 )
 
 // kind is a kind of object that is watched.
@@ -65,6 +69,7 @@ type object struct {
 	setBy    string            // the last writer of its replicas, as the API server has it; "": they were never stated
 	selector string            // of its pods; of groups of pods, of those that answer
 	labels   map[string]string // of its pods
+	asks     v1.ResourceList   // what each of its pods asks for, where that is read
 	target   target            // whose replicas it sets
 	rules    []rule
 	ray      *ray     // of a RayService or RayCluster
@@ -156,10 +161,19 @@ func readSelected(o *object, u map[string]any) {
 		Selector *metav1.LabelSelector `json:"selector"`
 		Template struct {
 			Metadata metav1.ObjectMeta `json:"metadata"`
+			Spec     v1.PodSpec        `json:"spec"`
 		} `json:"template"`
 	}
 	into(u, &spec, "spec")
 	o.labels = spec.Template.Metadata.Labels
+	for i := range spec.Template.Spec.Containers { // of pods the API server sets what is limited and not requested
+		r := &spec.Template.Spec.Containers[i].Resources
+		all := v1.ResourceList{}
+		maps.Copy(all, r.Limits)
+		maps.Copy(all, r.Requests)
+		r.Requests = all
+	}
+	o.asks = gpus.Requests(&v1.Pod{Spec: spec.Template.Spec})
 	if spec.Selector != nil {
 		o.selector = metav1.FormatLabelSelector(spec.Selector)
 	}

@@ -65,6 +65,14 @@ func scales(b *bench) {
 	if s := b.status("chat"); s.State != scaling || s.Message != "" {
 		b.Errorf("its status is %+v", s)
 	}
+	if _, err := b.c.AppsV1().Deployments("default").Patch(b.ctx, "chat", types.StrategicMergePatchType,
+		[]byte(`{"spec":{"template":{"spec":{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":2}}}]}}}}`),
+		metav1.PatchOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	b.wait("it says that the service counts with one GPU", func() bool {
+		return strings.Contains(b.status("chat").Message, "a pod of Deployment default/chat asks for so many GPUs: 2")
+	})
 	b.load("chat", 200)
 	b.wait("there are no more than allowed", func() bool { return b.replicas("chat") == 6 })
 	b.load("chat", 2)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/services/load"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/llm"
@@ -263,7 +264,7 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 	s.count(&l)
 	s.learn(f, &l)
 	bounds := s.spec.Replicas
-	st = status{State: scaling, Message: join(s.lacks(), s.lends())}
+	st = status{State: scaling, Message: join(s.lacks(), join(r.unlike(s), s.lends()))}
 	if s.spec.Metrics.Demand == "" && bounds.Min == 0 {
 		bounds.Min = s.fewest()
 		kept := "one replica"
@@ -390,6 +391,23 @@ func (s *running) lacks() (text string) {
 	}
 	for _, name := range s.strange {
 		text = join(text, name+" says that it is a variant, and the service has none of that name")
+	}
+	return text
+}
+
+// unlike names the variants whose pods ask for another number of GPUs than the service says: what a replica sustains
+// and costs is computed for that.
+func (r *Room) unlike(s *running) (text string) {
+	names := &gpus.Names{GPUs: r.opt.GPUs, Labels: r.opt.Labels}
+	for i, o := range s.parts {
+		if o == nil {
+			continue
+		}
+		v := &s.spec.Variants[i]
+		if n := names.Count(o.asks); n > 0 && n != v.Request.GPUs {
+			text = join(text, fmt.Sprintf("variant %s: a pod of %s asks for so many GPUs: %d, and gpus of the variant says %d",
+				v.Name, o, n, v.Request.GPUs))
+		}
 	}
 	return text
 }
