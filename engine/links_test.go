@@ -62,6 +62,9 @@ func reopened(t *testing.T, cfg engine.Config, e *engine.Engine) *engine.Engine 
 // changes, nothing is told twice, and a treatment ends with the run. A restored engine decides the same.
 func TestTreatments(t *testing.T) {
 	for _, name := range traffic.Names() {
+		if name == "cassini" {
+			name = "cassini:hold=all" // else none of these jobs is held: all would be slower
+		}
 		cfg := networked(t, name)
 		e := must(engine.New(cfg))
 		told := map[cluster.JobID]cluster.Treatment{}
