@@ -61,10 +61,7 @@ func reopened(t *testing.T, cfg engine.Config, e *engine.Engine) *engine.Engine 
 // A job that starts beside others is told how its traffic is treated with its start, those that run are told when it
 // changes, nothing is told twice, and a treatment ends with the run. A restored engine decides the same.
 func TestTreatments(t *testing.T) {
-	for _, name := range traffic.Names() {
-		if name == "cassini" {
-			name = "cassini:hold=all" // else none of these jobs is held: all would be slower
-		}
+	for _, name := range append(traffic.Names(), "cassini:hold=all") {
 		cfg := networked(t, name)
 		e := must(engine.New(cfg))
 		told := map[cluster.JobID]cluster.Treatment{}
@@ -122,7 +119,7 @@ func TestTreatments(t *testing.T) {
 				t.Errorf("%s: round %d: a job that is over is treated", name, round)
 			}
 		}
-		if name != "none" && changes < 20 {
+		if name != "none" && name != "cassini" && changes < 20 { // cassini holds no job that would be slower so
 			t.Errorf("%s: only %d treatments in 60 rounds", name, changes)
 		}
 	}

@@ -76,6 +76,11 @@ type Budget struct {
 	Gives    Gives
 }
 
+// Affords reports whether all replicas may cost so much an hour.
+func (b *Budget) Affords(perHour float64) bool {
+	return b.PerHour == 0 || perHour <= b.PerHour || b.Gives == Cost
+}
+
 // Gives is what gives way where accuracy and cost cannot both be kept.
 type Gives uint8
 

@@ -57,7 +57,7 @@ func (v *View) covering(rate, factor float64) (list []option, n []int, full bool
 	b := &v.Service.Budget
 	list = scaled(v.options(false), factor)
 	n, cost := coverCost(list, rate, v.Service.Replicas.Max)
-	if n != nil && (b.PerHour == 0 || cost <= b.PerHour || b.Gives == service.Cost) {
+	if n != nil && b.Affords(cost) {
 		return list, v.atLeast(list, n), true
 	}
 	if b.Gives == service.Accuracy {
@@ -72,7 +72,7 @@ func (v *View) covering(rate, factor float64) (list []option, n []int, full bool
 	for range 20 {
 		mid := (lo + hi) / 2
 		m, cost := coverCost(list, mid, v.Service.Replicas.Max)
-		if m != nil && (b.PerHour == 0 || cost <= b.PerHour || b.Gives == service.Cost) {
+		if m != nil && b.Affords(cost) {
 			lo, best = mid, m
 		} else {
 			hi = mid

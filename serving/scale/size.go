@@ -99,7 +99,7 @@ func (v *View) least(x *service.Variant, most cluster.Milli, rate float64) (shar
 }
 
 // adapted is what runs, less what a rate does not need, more what it lacks: of the cheapest kinds and sizes.
-// nil: so much more is not permitted.
+// nil: so many replicas are not permitted, or cost too much.
 func (v *View) adapted(now []Want, rate, factor float64) []Want {
 	list := slices.Clone(now)
 	covered, _, replicas := v.of(list)
@@ -123,6 +123,9 @@ func (v *View) adapted(now []Want, rate, factor float64) []Want {
 		for _, w := range v.trimmed(wants(more, n), rate-covered) {
 			list = with(list, w)
 		}
+	}
+	if _, cost, _ := v.of(list); !v.Service.Budget.Affords(cost) {
+		return nil
 	}
 	return slices.DeleteFunc(list, func(w Want) bool { return w.Replicas == 0 })
 }

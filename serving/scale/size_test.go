@@ -104,3 +104,24 @@ func TestSizes(t *testing.T) {
 		t.Errorf("where sizes are fixed: %v", got)
 	}
 }
+
+// TestSizesAfford: beside what runs comes nothing that the budget does not allow.
+func TestSizesAfford(t *testing.T) {
+	s := auto(t)
+	v := seen(s, time.Minute, 0, 8)
+	v.sizing = true
+	now := []Want{{Kind{0, 500}, 1}}
+	d := demand{service: s, profile: s.Variants[0].Profile}
+	rate := d.sustained(500) + d.sustained(200)
+	if more := v.adapted(now, rate, 1); more == nil || text([][]Want{more}) == "50x1" {
+		t.Errorf("%v for more than a half sustains", more)
+	}
+	s.Budget.PerHour = 0.6
+	if more := v.adapted(now, rate, 1); more != nil {
+		t.Errorf("%v with a budget of 0.6 an hour", more)
+	}
+	s.Budget.PerHour, s.Replicas.Max = 0, 1
+	if more := v.adapted(now, rate, 1); more != nil {
+		t.Errorf("%v, and one replica is permitted", more)
+	}
+}

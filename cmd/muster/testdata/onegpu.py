@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""A GPU that is played: who computes on it holds its lock for 60 ms, however busy the machine is.
+"""A GPU that is played: who computes on it holds its lock for 250 ms, however busy the machine is: long beside what a
+busy machine adds to a request.
 
     onegpu.py LOCKS serve EXAMPLE ...    the model server of EXAMPLE, with these options, whose models compute there
     onegpu.py LOCKS train                a job that computes there for most of the time
@@ -15,7 +16,7 @@ lock = os.open(os.path.join(sys.argv[1], os.environ["CUDA_VISIBLE_DEVICES"]), os
 
 def compute():
     fcntl.flock(lock, fcntl.LOCK_EX)
-    time.sleep(0.06)
+    time.sleep(0.25)
     fcntl.flock(lock, fcntl.LOCK_UN)
 
 
