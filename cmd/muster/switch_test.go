@@ -99,7 +99,7 @@ func turnsChecked(t *testing.T, file string, part float64) (checked int) {
 		t.Fatal(err)
 	}
 	started := map[cluster.JobID]bool{}
-	ignores := map[cluster.JobID]bool{}         // it was stopped before its shell had got to its trap: it does not save
+	ignores := map[cluster.JobID]bool{} // it was stopped before its shell had got to its trap: it does not save
 	for {
 		b, _, err := r.Next()
 		if errors.Is(err, io.EOF) {
