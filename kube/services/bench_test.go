@@ -365,7 +365,7 @@ func (b *bench) event(name, reason, text string) {
 
 func (b *bench) wait(what string, so func() bool) {
 	b.Helper()
-	const patience = time.Minute
+	const patience = 4 * time.Minute // a Job whose pods were evicted starts others after up to 10 s times 2 for each
 	for begin := time.Now(); ; {
 		asked := time.Now()
 		if so() {
