@@ -238,7 +238,7 @@ func TestKillDaemon(t *testing.T) {
 	second := d.running(d.dir + "/pid")
 	d.kill()
 	d.write("two", "")
-	d.eventually("job 2 ends while nobody watches", func() bool { return !second() })
+	d.eventually("job 2 ends", func() bool { return !second() })
 	d.start()
 	d.write("one", "")
 	if out, code := d.try("wait", "1"); code != 7 {

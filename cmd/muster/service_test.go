@@ -106,6 +106,17 @@ func (s *servingTest) applyAs(name, more, profile string, args ...string) {
 	s.want(s.must("service", "apply", s.file(name, more, profile, args...)), "service "+name)
 }
 
+// applyChanged applies a service with a small model in whose file texts are replaced (old, new, ...).
+func (s *servingTest) applyChanged(name, more, profile string, oldnew ...string) {
+	s.t.Helper()
+	file := s.file(name, more, profile)
+	text := strings.NewReplacer(oldnew...).Replace(s.read(filepath.Base(file)))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	s.must("service", "apply", file)
+}
+
 // applyExample applies one of the examples, whose programs are found wherever it runs.
 func (s *servingTest) applyExample(name string) {
 	s.t.Helper()
@@ -510,14 +521,9 @@ func startSharing(t *testing.T) *servingTest {
 func (s *servingTest) applyShares(name string, replicas int) {
 	s.t.Helper()
 	more := fmt.Sprintf("replicas: {min: %d, max: %[1]d}\nscaling: static:replicas=%[1]d", replicas)
-	file := s.file(name, more, "{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}")
-	text := strings.ReplaceAll(s.read(filepath.Base(file)), `["/usr/bin/python3",`,
-		fmt.Sprintf(`["/usr/bin/python3",%q,%q,"serve",`, playedGPU(s.t), s.dir))
-	text = strings.ReplaceAll(text, "{name: small,", "{name: "+name+", share: 0.3,")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	s.must("service", "apply", file)
+	s.applyChanged(name, more, "{batch: 1, latency: 700ms}, {batch: 2, latency: 700ms}", `["/usr/bin/python3",`,
+		fmt.Sprintf(`["/usr/bin/python3",%q,%q,"serve",`, playedGPU(s.t), s.dir),
+		"{name: small,", "{name: "+name+", share: 0.3,")
 	s.answers(name, replicas)
 }
 

@@ -4,8 +4,6 @@ package main
 
 import (
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +16,7 @@ func TestServiceInstances(t *testing.T) {
 	t.Parallel()
 	s := startServing(t, "2xA100-80GB", "sharing: {mig: dynamic}\n")
 	apply := func(name, more, need, profile string) {
-		file := s.file(name, more, profile)
-		text := strings.ReplaceAll(s.read(filepath.Base(file)), "{name: small,", "{name: "+name+", "+need+",")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.must("service", "apply", file)
+		s.applyChanged(name, more, profile, "{name: small,", "{name: "+name+", "+need+",")
 	}
 	on := func(name string) (devices string) {
 		for _, r := range s.show(name).Replicas {

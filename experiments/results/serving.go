@@ -97,22 +97,31 @@ func (l *servingLoad) section(ctx context.Context) (Section, error) {
 }
 
 func (l *servingLoad) play(ctx context.Context, own service.Service, scaling string) (*sim.Served, error) {
-	policies, err := scale.Policies([]service.Service{own}, []string{scaling})
-	if err != nil {
-		return nil, err
-	}
 	stream, err := l.stream()
 	if err != nil {
 		return nil, err
 	}
-	sv := &sim.Serving{Services: []service.Service{own}, Scaling: policies, Stream: stream}
-	spec := &cluster.Spec{}
-	for i := range 4 {
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: l.gpu, GPUs: 2})
+	list, err := serve(ctx, []service.Service{own}, scaling, stream, l.gpu)
+	if err != nil {
+		return nil, err
 	}
-	out := sim.Run(ctx, spec, nil,
-		sim.Setup{Policy: "fifo", Placer: "best-fit", World: sim.Options{Serving: sv}})
-	return &sv.Served[0], out.Err
+	return &list[0], nil
+}
+
+// serve plays the requests of services, all under the same policy, on four servers with two GPUs each.
+func serve(ctx context.Context, list []service.Service, scaling string, stream requests.Stream,
+	gpu string) ([]sim.Served, error) {
+	policies, err := scale.Policies(list, slices.Repeat([]string{scaling}, len(list)))
+	if err != nil {
+		return nil, err
+	}
+	sv := &sim.Serving{Services: list, Scaling: policies, Stream: stream}
+	spec := &cluster.Spec{}
+	for i := range sharingGPUs / 2 {
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: gpu, GPUs: 2})
+	}
+	out := sim.Run(ctx, spec, nil, sim.Setup{Policy: "fifo", Placer: "best-fit", World: sim.Options{Serving: sv}})
+	return sv.Served, out.Err
 }
 
 // chat is Llama-3.1-8B in bf16 on a GPU each.
@@ -140,10 +149,15 @@ func phases(v service.Variant) (both []service.Variant) {
 	return both
 }
 
+// azure is the file of Azure's recorded conversations.
+func azure(traces string) string {
+	return filepath.Join(traces, "azure-llm", "AzureLLMInferenceTrace_conv.csv")
+}
+
 // conversations is Azure's recorded conversations, some times as fast.
 func conversations(speed float64) func(traces string) (servingLoad, error) {
 	return func(traces string) (servingLoad, error) {
-		file := filepath.Join(traces, "azure-llm", "AzureLLMInferenceTrace_conv.csv")
+		file := azure(traces)
 		l := servingLoad{title: fmt.Sprintf("Azure's conversations of 2023, %g times as fast", speed), service: chat(),
 			gpu: "H100-80GB", static: map[float64][]int{1: {1, 2}, 4: {2, 3}, 8: {3, 4}}[speed],
 			about: fmt.Sprintf("19,366 requests in %.0f minutes, for Llama-3.1-8B in bf16 on an H100 each, which starts in a minute; 500 ms to the first token and 50 ms for each further one are promised for 95 %%.", 58.7/speed),

@@ -13,15 +13,12 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
-	"github.com/muster-gpu/muster/serving/scale"
-	"github.com/muster-gpu/muster/sim"
 )
 
 // servicesTogether are services whose replicas may have parts of GPUs, with their requests.
 type servicesTogether struct {
 	services []service.Service
 	arrivals []requests.Arrivals
-	gpus     int // A100, two on a server
 }
 
 // parvaTogether is one of ParvaGPU's sets of services, whose rates rise and fall as Azure's recorded conversations did,
@@ -31,8 +28,7 @@ func parvaTogether(traces string, number, minutes int) (t servicesTogether, err 
 	if err != nil {
 		return t, err
 	}
-	path := filepath.Join(traces, "azure-llm", "AzureLLMInferenceTrace_conv.csv")
-	file, err := requests.Open(path, requests.Options{}, 0)
+	file, err := requests.Open(azure(traces), requests.Options{}, 0)
 	if err != nil {
 		return t, err
 	}
@@ -50,14 +46,13 @@ func parvaTogether(traces string, number, minutes int) (t servicesTogether, err 
 	if !errors.Is(err, io.EOF) {
 		return t, err
 	}
-	t.gpus = 8
 	for i := range set {
 		s := &set[i]
 		v := service.Variant{Name: s.Name, Startup: 20 * time.Second, Request: cluster.Request{GPUs: 1},
 			Profile: shareProfile(s)}
 		spec := service.Service{Name: s.Name, Tier: cluster.Critical,
 			Goal:     service.Goal{Latency: s.Latency, Percentile: 99},
-			Replicas: service.Replicas{Min: 1, Max: t.gpus}}
+			Replicas: service.Replicas{Min: 1, Max: sharingGPUs}}
 		if err := v.Choose(&spec); err != nil {
 			return t, fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -85,7 +80,6 @@ type togetherOf struct {
 // play plays services under a policy; whole: each replica has a whole GPU.
 func (t *servicesTogether) play(ctx context.Context, scaling string, whole bool) (got togetherOf, err error) {
 	services := make([]service.Service, len(t.services))
-	texts := make([]string, len(services))
 	streams := make([]requests.Stream, len(services))
 	for i, s := range t.services {
 		if whole {
@@ -93,22 +87,13 @@ func (t *servicesTogether) play(ctx context.Context, scaling string, whole bool)
 			v.Auto, v.Request.Share = false, 0
 			s.Variants = []service.Variant{v}
 		}
-		services[i], texts[i] = s, scaling
+		services[i] = s
 		streams[i] = requests.Draw(&t.arrivals[i], int32(i))
 	}
-	policies, err := scale.Policies(services, texts)
-	if err != nil {
-		return got, err
-	}
-	sv := &sim.Serving{Services: services, Scaling: policies, Stream: requests.Merge(streams...)}
-	spec := &cluster.Spec{}
-	for i := range t.gpus / 2 {
-		spec.Nodes = append(spec.Nodes, cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: "A100-80GB", GPUs: 2})
-	}
-	out := sim.Run(ctx, spec, nil, sim.Setup{Policy: "fifo", Placer: "best-fit", World: sim.Options{Serving: sv}})
+	list, err := serve(ctx, services, scaling, requests.Merge(streams...), "A100-80GB")
 	got.inTime = math.Inf(1)
-	for i := range sv.Served {
-		s := &sv.Served[i]
+	for i := range list {
+		s := &list[i]
 		got.inTime = min(got.inTime, s.Attainment())
 		if 100*s.Attainment() >= services[i].Goal.Percentile {
 			got.kept++
@@ -116,7 +101,7 @@ func (t *servicesTogether) play(ctx context.Context, scaling string, whole bool)
 		got.gpuHours += s.GPUHours
 		got.started += s.Started
 	}
-	return got, out.Err
+	return got, err
 }
 
 // policiesTogether are the policies under which services are played together, and whether each replica has a whole GPU.

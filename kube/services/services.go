@@ -192,12 +192,15 @@ func (r *Room) seeModels(ctx context.Context, now time.Time) {
 		r.opt.Log.Warn("services: the models of GPUs are not known", "error", err)
 		return
 	}
-	names := &gpus.Names{GPUs: r.opt.GPUs, Labels: r.opt.Labels}
+	names := r.names()
 	r.models, r.modelsAt = nil, now
 	for i := range nodes.Items {
 		r.models = addServer(r.models, names.Model(&nodes.Items[i]), names.Count(nodes.Items[i].Status.Allocatable))
 	}
 }
+
+// names says which resources of pods and nodes are GPUs.
+func (r *Room) names() *gpus.Names { return &gpus.Names{GPUs: r.opt.GPUs, Labels: r.opt.Labels} }
 
 // addServer adds a server with so many GPUs of a model; 0: it is not known how many. Of several of a model the fewest
 // count.

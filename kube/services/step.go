@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/services/load"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/llm"
@@ -398,7 +397,7 @@ func (s *running) lacks() (text string) {
 // unlike names the variants whose pods ask for another number of GPUs than the service says: what a replica sustains
 // and costs is computed for that.
 func (r *Room) unlike(s *running) (text string) {
-	names := &gpus.Names{GPUs: r.opt.GPUs, Labels: r.opt.Labels}
+	names := r.names()
 	for i, o := range s.parts {
 		if o == nil {
 			continue

@@ -44,11 +44,7 @@ func (v *View) options(all bool) (list []option) {
 // nothing may, or there are too few replicas, as much as possible is covered. full: the whole rate is covered.
 func (v *View) cheapest(rate, factor float64) (want []int, full bool) {
 	list, n, full := v.covering(rate, factor)
-	want = make([]int, len(v.Service.Variants))
-	for k := range list {
-		want[list[k].Variant] += n[k]
-	}
-	return want, full
+	return byVariant(v.Service, wants(list, n)), full
 }
 
 // covering is cheapest as numbers of replicas of options, at least as many as the service's least: the rest are of

@@ -75,11 +75,7 @@ func newMuster(k *knobs.Set) (Policy, error) {
 
 // Decide counts by variant what size returns.
 func (m *muster) Decide(v *View) []int {
-	n := make([]int, len(v.Service.Variants))
-	for _, w := range m.size(v) {
-		n[w.Variant] += w.Replicas
-	}
-	return n
+	return byVariant(v.Service, m.size(v))
 }
 
 func (m *muster) size(v *View) []Want {

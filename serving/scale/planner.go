@@ -169,11 +169,7 @@ func allowed(s *service.Service, v *service.Variant) service.Profile {
 
 // Decide plans for one service alone, and returns its replicas by variant.
 func (p *planner) Decide(v *View) []int {
-	n := make([]int, len(v.Service.Variants))
-	for _, w := range p.Plan([]*View{v})[0] {
-		n[w.Variant] += w.Replicas
-	}
-	return n
+	return byVariant(v.Service, p.Plan([]*View{v})[0])
 }
 
 // Plan plans services together.

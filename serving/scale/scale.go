@@ -146,6 +146,15 @@ func Wants(s *service.Service, byVariant []int) []Want {
 	return list
 }
 
+// byVariant counts replicas of all sizes.
+func byVariant(s *service.Service, list []Want) []int {
+	n := make([]int, len(s.Variants))
+	for _, w := range list {
+		n[w.Variant] += w.Replicas
+	}
+	return n
+}
+
 // Policies makes the policies of services, each with its text. Services with the same text of a planner share it.
 func Policies(services []service.Service, texts []string) ([]Policy, error) {
 	list := make([]Policy, len(texts))
