@@ -121,10 +121,14 @@ func (m *muster) size(v *View) []Want {
 	return want
 }
 
-// another adds a second replica: that one is too few shows only when others that are asked for then answer late. If
-// the first period does not need it, it is gone before it answers.
+// another adds a second replica, if the budget pays for it: that one is too few shows only when others that are asked
+// for then answer late. If the first period does not need it, it is gone before it answers.
 func another(v *View, want []Want) {
-	if len(want) == 1 && want[0].Replicas == 1 && v.Service.Replicas.Max > 1 {
+	if len(want) != 1 || want[0].Replicas != 1 || v.Service.Replicas.Max == 1 {
+		return
+	}
+	each := v.Service.Variants[want[0].Variant].PerHourOf(want[0].Share)
+	if v.Service.Budget.Affords(2 * each) {
 		want[0].Replicas++
 	}
 }

@@ -237,7 +237,7 @@ func TestMarginAfterStep(t *testing.T) {
 }
 
 // TestBegins: a service of which nothing is known begins with two replicas, and one of them leaves before it answers
-// if the first period does not need it.
+// if the first period does not need it; with one, where the budget does not pay for two.
 func TestBegins(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -246,7 +246,9 @@ func TestBegins(t *testing.T) {
 	}{{"unknown", func(*service.Service) {}, 2},
 		{"foreseen", func(s *service.Service) { s.Forecast.Steps = []service.ExpectedStep{{Rate: 1}} }, 1},
 		{"from zero", func(s *service.Service) { s.Replicas.Min = 0 }, 1},
-		{"one at most", func(s *service.Service) { s.Replicas.Max = 1 }, 1}} {
+		{"one at most", func(s *service.Service) { s.Replicas.Max = 1 }, 1},
+		{"two are too dear", func(s *service.Service) { s.Budget = service.Budget{PerHour: 1.5} }, 1},
+		{"as much as two cost", func(s *service.Service) { s.Budget = service.Budget{PerHour: 2} }, 2}} {
 		v := three(100*time.Millisecond, service.Budget{})
 		v.Service.Variants = v.Service.Variants[:1]
 		v.Service.Replicas.Min = 1
