@@ -117,8 +117,9 @@ func (s *servingTest) applyChanged(name, more, profile string, oldnew ...string)
 	s.must("service", "apply", file)
 }
 
-// applyExample applies one of the examples, whose programs are found wherever it runs.
-func (s *servingTest) applyExample(name string) {
+// applyExample applies one of the examples, whose programs are found wherever it runs, with texts of it replaced (old,
+// new, ...).
+func (s *servingTest) applyExample(name string, oldnew ...string) {
 	s.t.Helper()
 	wd, err := os.Getwd()
 	if err != nil {
@@ -133,6 +134,7 @@ func (s *servingTest) applyExample(name string) {
 	whole := strings.ReplaceAll(string(text), "examples/", filepath.Join(root, "examples")+"/")
 	// a replica that does not answer is given up after a multiple of that
 	whole = strings.ReplaceAll(whole, "startup: 10s", "startup: 1m")
+	whole = strings.NewReplacer(oldnew...).Replace(whole)
 	if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
