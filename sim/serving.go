@@ -257,6 +257,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		v := &scale.View{Now: w.now, Epoch: w.spec.Epoch, Period: w.now.Sub(s.last), Service: &s.Services[k],
 			Waiting: s.fleet.Waiting(k), Prompt: st.prompt, Output: st.output, GPUs: s.gpus}
 		v.See(s.fleet.Observe(k))
+		v.Memory, v.Tell = s.fleet.Memory(k)
 		st.prompt, st.output = v.Prompt, v.Output
 		waits := false
 		for _, id := range st.replicas {

@@ -116,3 +116,22 @@ func recorded(t *testing.T, n int, rate float64) string {
 	}
 	return path
 }
+
+// TestServingFull: under hpa:metric=kv, requests that fill the memory for keys and values need more replicas, and the
+// same number of short ones does not.
+func TestServingFull(t *testing.T) {
+	chat := vision(1, 4)
+	chat.Goal = service.Goal{TTFT: 10 * time.Second, Percentile: 90}
+	chat.Variants = []service.Variant{{Name: "small", Request: cluster.Request{GPUs: 1}, Startup: time.Second,
+		Language: &service.Language{Precision: llm.BF16, Part: 0.9,
+			Model:  llm.Model{Params: 0.49e9, Weights: 0.99e9, Layers: 24, Heads: 14, KVHeads: 2, HeadDim: 64},
+			Engine: llm.Engine{Tokens: 2048, Sequences: 256, Blocks: 2000}}}}
+	for _, tokens := range []float64{200, 8000} {
+		load := &requests.Arrivals{Rate: 1, CV: 1, For: 10 * time.Minute, Prompt: requests.Tokens{Median: tokens},
+			Output: requests.Tokens{Median: 500}}
+		sv, _ := serve(t, chat, "hpa:metric=kv", load, nil)
+		if got := sv.Served[0].Peak; (got > 1) != (tokens > 1000) {
+			t.Errorf("prompts of %g tokens: %d replicas", tokens, got)
+		}
+	}
+}

@@ -602,7 +602,8 @@ func TestServiceBesideTraining(t *testing.T) {
 	}
 }
 
-// TestServiceStreams: a language model's tokens come through the gateway as they are made.
+// TestServiceStreams: a language model's tokens come through the gateway as they are made, and its policy knows how
+// full its memory is.
 func TestServiceStreams(t *testing.T) {
 	t.Parallel()
 	s := startServing(t, "1xH100-80GB")
@@ -636,6 +637,10 @@ func TestServiceStreams(t *testing.T) {
 	if took := time.Since(began); in.Err() != nil || tokens != 400 || first > took/2 {
 		t.Errorf("%d tokens in %v, the first after %v: %v", tokens, took, first, in.Err())
 	}
+	s.eventually("it is known how full its memory is", func() bool {
+		out := s.must("service", "why", "chat")
+		return strings.Contains(out, "wants 1") && !strings.Contains(out, "how full its KV memory is")
+	})
 }
 
 // Prompts are computed by one replica and answers by another, which goes on with the first one's keys and values; a

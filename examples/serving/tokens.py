@@ -54,9 +54,10 @@ class Metrics:
         self.finished = self.prompts = self.outputs = 0
         self.took, self.first, self.token = Histogram(), Histogram(), Histogram()
 
-    def text(self, name, running, waiting):
+    def text(self, name, running, waiting, used):
         label = f'model_name="{name}"'
         values = [("num_requests_running", "gauge", running), ("num_requests_waiting", "gauge", waiting),
+                  ("kv_cache_usage_perc", "gauge", used),
                   ("request_success_total", "counter", self.finished), ("prompt_tokens_total", "counter", self.prompts),
                   ("generation_tokens_total", "counter", self.outputs)]
         return "".join(f"# TYPE vllm:{n} {kind}\nvllm:{n}{{{label}}} {v}\n" for n, kind, v in values) + \
@@ -72,6 +73,7 @@ MOST = 4096  # tokens of a prompt and its answer
 class Request:
     def __init__(self, prompt, tokens):
         self.prompt, self.left, self.out = prompt, tokens, queue.SimpleQueue()
+        self.size, self.most = len(prompt), len(prompt) + tokens  # of its cache, in tokens
         self.cache = None  # per layer: keys and values
         self.gone = False
         self.keep = None  # file for the cache of its prompt, if another process makes the answer
@@ -82,10 +84,11 @@ class Request:
 class Engine:
     """Answers requests together: each step computes one token of every request, or the prompt of a new one."""
 
-    def __init__(self, width, layers, heads, at_once):
+    def __init__(self, width, layers, heads, at_once, memory):
         torch.set_num_threads(1)
         torch.manual_seed(1)
-        self.width, self.heads, self.at_once = width, heads, at_once
+        self.width, self.heads, self.at_once, self.memory = width, heads, at_once, memory
+        self.next = None  # the first that waits, which does not fit
         self.words = torch.nn.Embedding(len(WORDS), width)
         self.layers = [[torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width),
                         torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)] for _ in range(layers)]
@@ -94,7 +97,20 @@ class Engine:
         threading.Thread(target=self.loop, daemon=True).start()
 
     def waiting(self):
-        return self.coming.qsize()
+        return self.coming.qsize() + (self.next is not None)
+
+    def used(self):
+        """The part of the memory for keys and values that caches take."""
+        return sum(r.size for r in list(self.active)) / self.memory
+
+    def take(self):
+        """The next request, if there is room for it; while nothing is computed it waits for one."""
+        if self.active and (len(self.active) >= self.at_once or self.waiting() == 0):
+            return None
+        r = self.next or self.coming.get()
+        fits = not self.active or sum(a.most for a in self.active) + r.most <= self.memory
+        self.next = None if fits else r
+        return r if fits else None
 
     def step(self, r, tokens):
         """Computes tokens of a request after those in its cache, and returns the next one."""
@@ -118,8 +134,7 @@ class Engine:
     def loop(self):
         with torch.inference_mode():
             while True:
-                while len(self.active) < self.at_once and (not self.active or self.coming.qsize()):
-                    r = self.coming.get()
+                while r := self.take():
                     if r.keep:
                         self.step(r, r.prompt[:-1] or r.prompt)
                         self.hand_over(r)
@@ -166,6 +181,7 @@ class Engine:
 
     def emit(self, r):
         r.left -= 1
+        r.size += 1
         self.count(r, time.monotonic())
         r.out.put(WORDS[r.token])
         if r.left <= 0 or r.gone:
@@ -195,7 +211,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, {"object": "list", "data": [{"id": self.name, "object": "model"}]})
         elif self.path == "/metrics":
             e = self.engine
-            self.reply(200, e.metrics.text(self.name, len(e.active), e.waiting()), "text/plain")
+            self.reply(200, e.metrics.text(self.name, len(e.active), e.waiting(), e.used()), "text/plain")
         else:
             self.reply(404, {"error": "no such path"})
 
@@ -270,13 +286,14 @@ def main():
     p.add_argument("--width", type=int, default=256)
     p.add_argument("--layers", type=int, default=4)
     p.add_argument("--at-once", type=int, default=16)
+    p.add_argument("--memory", type=int, default=16 * MOST, help="tokens of all requests that are answered together")
     p.add_argument("--handover", default=f"/dev/shm/tokens-{os.getuid()}")
     a = p.parse_args()
     os.makedirs(a.handover, mode=0o700, exist_ok=True)
     if os.stat(a.handover).st_uid != os.getuid():
         raise SystemExit(f"{a.handover} belongs to another user")
     Handler.handover = a.handover
-    Handler.engine, Handler.name = Engine(a.width, a.layers, 4, a.at_once), a.name
+    Handler.engine, Handler.name = Engine(a.width, a.layers, 4, a.at_once, a.memory), a.name
     server = Server(("127.0.0.1", a.port), Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     print(f"serving {a.name} at port {a.port}: a transformer of {a.layers} layers, on CPU", flush=True)

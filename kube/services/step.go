@@ -282,7 +282,8 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 	spec, of := s.spec, []int{}
 	spec.Replicas, spec.Variants = bounds, nil
 	v := scale.View{Now: cluster.Time(now.UnixNano()), Period: l.Period, Service: &spec, Waiting: l.Waiting,
-		GPUs: r.models, Fixed: true, Prompt: s.prompt, Output: s.output} // the pod template says how large they are
+		GPUs: r.models, Fixed: true, Prompt: s.prompt, Output: s.output, // the pod template says how large they are
+		Memory: l.Full, Tell: l.Tell}
 	for i, o := range s.parts {
 		if o != nil {
 			of = append(of, i)

@@ -208,6 +208,8 @@ type replica struct {
 	asked   time.Time // the last probe
 	asking  bool
 	problem string         // what the last probe came to
+	memory  float64        // part of its memory for keys and values that is in use, as of the last probe
+	tells   bool           // it says so
 	leaves  time.Time      // since when; zero: it stays
 	sizes   []gateway.Size // batches, as last counted
 	booked  []gateway.Size // ... as last booked to its neighbours
@@ -534,6 +536,12 @@ func (c *Controller) view(s *running, now time.Time) *scale.View {
 			seen{now, v.Period, t})
 	}
 	v.See(&t)
+	for _, r := range c.of(s) {
+		if r.tells && r.state() == Answers {
+			v.Tell++
+			v.Memory += (r.memory - v.Memory) / float64(v.Tell)
+		}
+	}
 	v.Arrived += int64(math.Ceil(needed(served) * v.Period.Seconds()))
 	s.prompt, s.output, s.was, s.decided = v.Prompt, v.Output, served.Tally, now
 	v.Count(s.states(c.of(s), now))

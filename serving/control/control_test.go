@@ -34,9 +34,10 @@ type world struct {
 	told *gateway.Config
 	said *gateway.Report
 	// what goes wrong
-	refuses error // submissions
-	mute    bool  // what is started does not listen
-	foreign bool  // what listens is not the job
+	refuses error  // submissions
+	metrics string // that replicas publish
+	mute    bool   // what is started does not listen
+	foreign bool   // what listens is not the job
 	// what is lent
 	lent     []int // jobs that would make room
 	wouldAdd int   // for so many replicas
@@ -115,8 +116,11 @@ func (w *world) start() {
 		j.server = &http.Server{Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			if j.sick {
+			switch {
+			case j.sick:
 				out.WriteHeader(http.StatusInternalServerError)
+			case r.URL.Path == metricsPath:
+				fmt.Fprint(out, w.metrics)
 			}
 		})}
 		go j.server.Serve(l) //nolint:errcheck // it ends with the job

@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/muster-gpu/muster/serving/memory"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 const (
@@ -39,7 +43,11 @@ func (c *Controller) probe(ctx context.Context, now time.Time) {
 		}
 		if !r.asking && (!r.answers || now.Sub(r.asked) >= cmp.Or(s.Probe.Every, probeEvery)) {
 			r.asking, r.asked = true, now
-			go c.ask(ctx, r.Job, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port))+s.ProbePath(),
+			path := ""
+			if scale.NeedsMemory(s.policy) {
+				path = metricsPath
+			}
+			go c.ask(ctx, r.Job, "http://"+net.JoinHostPort("127.0.0.1", strconv.Itoa(r.Port)), s.ProbePath(), path,
 				cmp.Or(s.Probe.Timeout, probeTimeout))
 		}
 	}
@@ -65,13 +73,22 @@ func (c *Controller) hopeless(s *running, r *replica, now time.Time) bool {
 	return true
 }
 
-// ask probes a replica.
-func (c *Controller) ask(ctx context.Context, j Job, url string, timeout time.Duration) {
+// metricsPath is where the servers of language models have their metrics.
+const metricsPath = "/metrics"
+
+// ask probes a replica, and asks one that answers how full its memory is if metrics is a path.
+func (c *Controller) ask(ctx context.Context, j Job, url, path, metrics string, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := c.opt.Scheduler.Check(&j)
 	if err == nil {
-		err = get(ctx, url)
+		err = get(ctx, url+path, nil)
+	}
+	used, tells := 0.0, false
+	if err == nil && metrics != "" {
+		if get(ctx, url+metrics, func(r io.Reader) { used, tells = memory.Read(r) }) != nil {
+			tells = false // a replica without metrics says nothing, and answers all the same
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,6 +97,7 @@ func (c *Controller) ask(ctx context.Context, j Job, url string, timeout time.Du
 		return
 	}
 	r.asking = false
+	r.memory, r.tells = used, tells
 	s := c.services[r.Service]
 	if err != nil {
 		if r.problem = err.Error(); r.fails == 0 {
@@ -102,8 +120,8 @@ func (c *Controller) ask(ctx context.Context, j Job, url string, timeout time.Du
 	r.answers, r.hangs, r.fails, r.problem = true, false, 0, ""
 }
 
-// get asks for a page.
-func get(ctx context.Context, url string) error {
+// get asks for a page, and has its text read if it is there.
+func get(ctx context.Context, url string, read func(r io.Reader)) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -115,6 +133,9 @@ func get(ctx context.Context, url string) error {
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
 		return fmt.Errorf("%s answers %s", url, resp.Status)
+	}
+	if read != nil {
+		read(resp.Body)
 	}
 	return nil
 }

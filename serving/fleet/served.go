@@ -94,6 +94,19 @@ func (f *Fleet) Waiting(svc int) int {
 	return n + len(s.done) + len(s.moving)
 }
 
+// Memory is the part of their memory for keys and values that the replicas of a language model use now, in the mean,
+// and how many replicas these are.
+func (f *Fleet) Memory(svc int) (part float64, n int) {
+	s := &f.services[svc]
+	for _, id := range s.taking {
+		if l := f.replicas[id].language; l != nil {
+			n++
+			part += (l.instance.Used() - part) / float64(n)
+		}
+	}
+	return part, n
+}
+
 // Observe returns what became of a service's requests since the last call; it is valid until the next.
 func (f *Fleet) Observe(svc int) *tally.Tally {
 	s := &f.services[svc]

@@ -33,6 +33,8 @@ type View struct {
 	Fixed   bool          // nothing can give a replica another size than its variant says
 	Prompt  float64       // tokens of the period's prompts and answers, in the mean; the last known if there were none
 	Output  float64
+	Memory  float64 // part of their memory for keys and values that replicas use now, in the mean of those that say it
+	Tell    int     // replicas that say it
 
 	sizing bool // the policy chooses the sizes that services leave open
 }
@@ -191,10 +193,12 @@ func Check(p Policy, s *service.Service) error {
 			return err
 		}
 	case s.Phased():
-		return errors.New("variants with phases need scaling: distserve")
+		return errPhased
 	}
 	return s.Accurate()
 }
+
+var errPhased = errors.New("variants with phases need scaling: distserve")
 
 // Elsewhere makes the policy of a service whose requests do not pass through Muster.
 func Elsewhere(text string) (Policy, error) {

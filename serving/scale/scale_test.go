@@ -66,6 +66,48 @@ func TestHPA(t *testing.T) {
 	}
 }
 
+// TestHPAMetrics: the memory for keys and values in use, requests for each, and of several metrics the one that needs
+// most. Replicas that do not say it count as Kubernetes counts them; if none does, there are not fewer.
+func TestHPAMetrics(t *testing.T) {
+	for _, c := range []struct {
+		text          string
+		memory        float64
+		tell, waiting int
+		arrived       int64
+		want          int
+	}{
+		{"hpa:metric=kv", 0.96, 4, 0, 0, 5}, // 4.8
+		{"hpa:metric=kv", 0.84, 4, 0, 0, 4}, // within the tolerance
+		{"hpa:metric=kv", 0.4, 4, 0, 0, 2},
+		{"hpa:metric=kv", 0.4, 2, 0, 0, 3},  // the others use 0.8
+		{"hpa:metric=kv", 0.96, 2, 0, 0, 4}, // ... none: 0.48 in the mean is no reason for fewer
+		{"hpa:metric=kv", 0, 0, 0, 0, 4},
+		{"hpa:metric=kv,target=0.5", 0.75, 4, 0, 0, 6},
+		{"hpa:metric=kv/waiting", 0.4, 4, 28, 0, 6},                // 28 of 5 each
+		{"hpa:metric=kv/waiting", 0.96, 4, 2, 0, 5},                // the memory needs more
+		{"hpa:metric=kv/waiting,target=0.6/10", 0.96, 4, 28, 0, 7}, // 6.4
+		{"hpa:metric=rate,target=20", 0, 0, 0, 15 * 120, 6},
+	} {
+		v := view(0, 4, 0)
+		v.Memory, v.Tell, v.Waiting, v.Arrived = c.memory, c.tell, c.waiting, c.arrived
+		p := policy(t, c.text+map[bool]string{true: ",", false: ":"}[strings.Contains(c.text, ":")]+"window=0s")
+		if got := p.Decide(v)[0]; got != c.want {
+			t.Errorf("%s: %g of the memory of %d, %d waiting, %d arrived: %d, want %d", c.text, c.memory, c.tell,
+				c.waiting, c.arrived, got, c.want)
+		}
+		if blind := Says(p) != ""; blind != (c.tell == 0 && c.arrived == 0) {
+			t.Errorf("%s, %d tell: %q", c.text, c.tell, Says(p))
+		}
+	}
+	s := &view(0, 1, 0).Service
+	if err := Check(policy(t, "hpa:metric=kv"), *s); err == nil || !strings.Contains(err.Error(), "language models") {
+		t.Errorf("a model without such a memory: %v", err)
+	}
+	if err := Check(policy(t, "hpa:metric=waiting"), *s); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestStatic: always the same, within the service's bounds.
 func TestStatic(t *testing.T) {
 	for text, want := range map[string]int{"static": 100, "static:replicas=7": 7, "static:replicas=700": 100} {
@@ -80,7 +122,10 @@ func TestNames(t *testing.T) {
 	for text, want := range map[string]string{"fast": `unknown scaling policy "fast"`,
 		"hpa:metric=x":  `unknown metric "x"`,
 		"hpa:target=-1": "want a number", "hpa:window=x": "window", "static:replicas=-1": "want a number",
-		"hpa:speed=1": "knob"} {
+		"hpa:speed=1": "knob", "hpa:metric=rate": "say with target",
+		"hpa:metric=kv,target=80":          "is a part, such as 0.8",
+		"hpa:metric=kv/waiting,target=0.8": "want a number for each of kv/waiting", "hpa:metric=kv/": "unknown metric",
+		"hpa:metric=kv/waiting,target=0.8/x": "want a number", "hpa:target=NaN": "want a number"} {
 		if _, err := New(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}

@@ -132,6 +132,9 @@ func TestServers(t *testing.T) {
 			if l.Period != 10*time.Second || l.Arrived != 200 || l.Answered != 200 {
 				t.Errorf("%d arrived and %d answered in %s", l.Arrived, l.Answered, l.Period)
 			}
+			if tells := name != "triton" && name != "tgi"; (l.Tell == 1) != tells || tells && l.Full != 0.5 {
+				t.Errorf("%d say how full they are: %g", l.Tell, l.Full)
+			}
 			if want, checked := batches[name]; checked && (len(l.Batches) != 1 || l.Batches[0] != want) {
 				t.Errorf("batches %+v, not %+v", l.Batches, want)
 			}

@@ -43,6 +43,8 @@ type Load struct {
 	Waiting int
 	Batches []Batches
 	Known   int           // replicas that said something
+	Full    float64       // part of what replicas can hold that is in use, in the mean of those that say it
+	Tell    int           // how many do
 	Period  time.Duration // since the last look; 0: this is the first
 }
 
@@ -86,6 +88,10 @@ func (m *Meter) Take(now time.Time, goal *service.Goal, replicas []Replica, read
 		}
 		l.Known++
 		l.Waiting += whole(r.Waiting)
+		if r.Tells {
+			l.Tell++
+			l.Full += (r.Full - l.Full) / float64(l.Tell)
+		}
 		was, met := m.known[p.ID]
 		if !met && !m.last.IsZero() { // a new one: as much as in the mean since it started
 			was, met = Reading{At: p.Started}, true

@@ -98,7 +98,7 @@ func TestRealServers(t *testing.T) {
 			}
 		}
 	}
-	before := wait("both servers are known", func(r *Reading) bool { return r.Finished == 0 })
+	before := wait("both servers are known", func(r *Reading) bool { return r.Finished == 0 && r.Tells })
 	const each, tokens = 6, 9
 	var wg sync.WaitGroup
 	for i := range 2 * each {

@@ -87,6 +87,7 @@ type Reading struct {
 	Running  float64
 	Moving   float64 // on the way from a prefill server to a decode server
 	Full     float64 // part of what it can hold that is in use, 0 to 1
+	Tells    bool    // it says so
 	Finished float64 // requests
 	Failed   float64
 	Prompts  float64 // tokens
@@ -124,6 +125,7 @@ func (k *Server) read(s *samples, at time.Time) Reading {
 	for _, name := range k.moving {
 		r.Moving += s.sum[name]
 	}
+	r.Tells = slices.ContainsFunc(k.full, func(name string) bool { _, ok := s.most[name]; return ok })
 	r.Waiting += s.sum[k.memory]
 	r.Latency, r.TTFT, r.TPOT = s.timed(k.latency), s.timed(k.ttft), s.timed(k.tpot)
 	r.Took = s.sum[k.took.name] * k.took.seconds()
