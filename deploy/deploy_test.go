@@ -13,10 +13,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/gateway"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/look"
+	"github.com/muster-gpu/muster/kube/services"
 )
 
 // programs are the programs that run on a cluster.
@@ -202,9 +206,12 @@ func configuration(t *testing.T) string {
 	return strings.Join(lines, "")
 }
 
-// Alert rules and the dashboard name existing metrics only.
+// Alert rules and the dashboard name existing metrics only, of the scheduler, its services and the gateway; of services
+// the dashboard has all that people chart.
 func TestMetricsAreThere(t *testing.T) {
 	m := look.NewMetrics()
+	m.Also(new(services.Room))
+	m.Also(describer(gateway.Metrics))
 	known := map[string]bool{}
 	for _, name := range look.MetricNames(m) {
 		known[name] = true
@@ -218,10 +225,21 @@ func TestMetricsAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := regexp.MustCompile(`muster_(kube_[a-z_]+|free_gpus|usable_gpus)`).FindAllString(string(data)+string(rules),
-		-1)
+	found := regexp.MustCompile(`\bmuster_[a-z_]+`).FindAllString(string(data)+string(rules), -1)
 	if len(found) < 20 {
 		t.Errorf("only %d metrics are named", len(found))
+	}
+	for _, want := range []string{"requests_per_second", "latency_seconds", "goal_seconds", "replicas",
+		"attainment_ratio"} {
+		if !strings.Contains(string(data), "muster_kube_service_"+want+"{") {
+			t.Errorf("the dashboard does not show services' %s", want)
+		}
+	}
+	for _, want := range []string{"requests_total", "request_duration_seconds_bucket", "replicas_open",
+		"cold_starts_total", "drops_total", "batch_size_sum"} {
+		if !strings.Contains(string(data), "muster_gateway_"+want+"{") {
+			t.Errorf("the dashboard does not show the gateway's %s", want)
+		}
 	}
 	for _, name := range found {
 		base := name
@@ -235,6 +253,13 @@ func TestMetricsAreThere(t *testing.T) {
 		}
 	}
 }
+
+// describer is metrics that are described only.
+type describer func(to chan<- *prometheus.Desc)
+
+func (d describer) Describe(to chan<- *prometheus.Desc) { d(to) }
+
+func (d describer) Collect(chan<- prometheus.Metric) {}
 
 // The programs of the Dockerfile need no C libraries, so they are static and run in an empty image.
 func TestDockerfile(t *testing.T) {

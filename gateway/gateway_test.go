@@ -287,25 +287,40 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestColdStart: a request to a service without a replica waits for the first.
+// TestColdStart: requests to a service without a replica wait for the first, which is one cold start however many they
+// are; the next one is when there is none again.
 func TestColdStart(t *testing.T) {
 	a := newAdder(t, 0)
 	c := &Config{Services: []Service{{Name: "add", LatencyMS: 500, ColdMS: 5000, Batch: 4, TakesMS: takes(4, 1)}}}
 	s, h := serve(t, c)
-	done := make(chan string)
-	go func() {
-		status, body := post(t, h.URL+"/v2/models/add/infer", sample(3))
-		done <- fmt.Sprint(status, body)
-	}()
-	for served(s, "add").Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	c.Services[0].Replicas = []Replica{{ID: "1", URL: a.URL}}
-	if err := s.Update(c); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-done; !strings.HasPrefix(got, "200") {
-		t.Error(got)
+	for starts := 1; starts <= 2; starts++ {
+		done := make(chan string)
+		for i := range 2 {
+			go func() {
+				status, body := post(t, h.URL+"/v2/models/add/infer", sample(i))
+				done <- fmt.Sprint(status, body)
+			}()
+		}
+		for served(s, "add").Waiting < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		c.Services[0].Replicas = []Replica{{ID: fmt.Sprint(starts), URL: a.URL}}
+		if err := s.Update(c); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got := <-done; !strings.HasPrefix(got, "200") {
+				t.Error(got)
+			}
+		}
+		want := fmt.Sprintf(`muster_gateway_cold_starts_total{service="add"} %d`, starts)
+		if text := scrape(s); !strings.Contains(text, want+"\n") {
+			t.Errorf("%s is not in\n%s", want, text)
+		}
+		c.Services[0].Replicas = nil
+		if err := s.Update(c); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type metrics struct {
 	batch    *prometheus.HistogramVec
 	drops    *prometheus.CounterVec
 	retries  *prometheus.CounterVec
+	cold     *prometheus.CounterVec
 }
 
 var seconds = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
@@ -46,10 +47,15 @@ func newMetrics(s *Server) *metrics {
 			Help: "Requests that no replica was given: late, queue_full, no_replica."}, []string{"service", "reason"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_gateway_retries_total",
 			Help: "Requests that were given to a second replica, because the first died."}, service),
+		cold: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "muster_gateway_cold_starts_total",
+			Help: "How often requests waited for a service to have its first replica."}, service),
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.queue, m.batch, m.drops, m.retries, gauges{s})
+	m.registry.MustRegister(m.requests, m.duration, m.queue, m.batch, m.drops, m.retries, m.cold, gauges{s})
 	return m
 }
+
+// Metrics describes the gateway's metrics.
+func Metrics(to chan<- *prometheus.Desc) { newMetrics(nil).registry.Describe(to) }
 
 // meters are the metrics of one service.
 type meters struct {
@@ -59,11 +65,13 @@ type meters struct {
 	queue    prometheus.Observer
 	batch    prometheus.Observer
 	retries  prometheus.Counter
+	cold     prometheus.Counter
 }
 
 func (m *metrics) of(service string) meters {
 	return meters{m, service, m.duration.WithLabelValues(service), m.queue.WithLabelValues(service),
-		m.batch.WithLabelValues(service), m.retries.WithLabelValues(service)}
+		m.batch.WithLabelValues(service), m.retries.WithLabelValues(service),
+		m.cold.WithLabelValues(service)}
 }
 
 // end removes the series of a service that is gone.
@@ -71,7 +79,7 @@ func (m *metrics) end(service string) {
 	of := prometheus.Labels{"service": service}
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.requests, m.duration, m.queue, m.batch, m.drops, m.retries} {
+	}{m.requests, m.duration, m.queue, m.batch, m.drops, m.retries, m.cold} {
 		v.DeletePartialMatch(of)
 	}
 }

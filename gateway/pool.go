@@ -44,6 +44,7 @@ type pool struct {
 	count    counts
 	perToken float64 // bytes of requests for each token of their prompts, as learned; 0: nothing yet
 	bulk     bulk
+	cold     bool // a request has waited since there was a replica
 }
 
 // call is a request that waits for a replica.
@@ -109,6 +110,7 @@ func (p *pool) update(s Service) error {
 		p.weighted = p.weighted || x.weight() != s.Replicas[0].weight()
 		p.replicas = append(p.replicas, r)
 	}
+	p.cold = p.cold && p.serving() == 0
 	if none && p.serving() > 0 { // what waited for the first replica is not late because of that
 		for i := range p.waiting.Len() {
 			p.waiting.At(i).At = p.now()
@@ -168,6 +170,10 @@ func (p *pool) wait(ctx context.Context, c *call) grant {
 	}
 	c.got, c.patience = make(chan grant, 1), p.patience(c, serving)
 	p.enqueue(c)
+	if serving == 0 && !p.cold {
+		p.cold = true
+		p.meters.cold.Inc()
+	}
 	p.dispatch()
 	p.mu.Unlock()
 	if serving == 0 {
