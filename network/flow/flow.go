@@ -42,7 +42,7 @@ const unit = 1 << 20 // of a job's weights on links
 type run struct {
 	*Job
 	on     []use // links by their number in the run
-	near   []use // those of them that are tight, while rates are found
+	near   []use // those of them that are tight
 	rank   int32 // of its class, the first one 0
 	size   int64 // bytes on the link with the most
 	best   int64 // rate when alone, bytes per second
@@ -79,10 +79,16 @@ type link struct {
 	users  []user  // by class
 	starts []int32 // where those of each class begin, and the last ones end
 	cap    int64
-	load   int64 // what they take
-	event  int32 // the last one at which its load changed
 	seeded int32 // the last one at which its jobs were to be dealt with,
 	from   int32 // ... from this class on
+}
+
+// gauge is what jobs take of a link.
+type gauge struct {
+	load  int64
+	full  int64 // with more than this the link may decide the rate of a job on it
+	event int32 // the last one at which the load changed
+	tight bool  // it may decide the rate of a job
 }
 
 // filling is the state of a link while the rates of a class are found.
@@ -101,17 +107,18 @@ type world struct {
 	changed []int32 // jobs that began or ended a transmission at this instant
 	uneven  cluster.Uneven
 	dice    splitmix.Source
-	event   int32     // at which rates change
-	round   int32     // of filling: one for each class
-	seeds   [][]int32 // jobs to be dealt with, by their rank
-	sending []bool    // of each job: it transmits
-	frozen  []bool    // ... its rate is found
-	bounds  []int64   // ... the level at which it is as fast as alone
-	tight   []bool    // of each link: it may decide the rate of a job
-	rounds  []int32   // ... the last round of filling that concerned it
-	fills   []filling // ... in that round
+	event   int32           // at which rates change
+	round   int32           // of filling: one for each class
+	seeds   [][]int32       // jobs to be dealt with, by their rank
+	next    []time.Duration // of each job: its next event
+	sending []bool          // ... it transmits
+	frozen  []bool          // ... its rate is found
+	bounds  []int64         // ... the level at which it is as fast as alone
+	gauges  []gauge         // of each link
+	rounds  []int32         // ... the last round of filling that concerned it
+	fills   []filling       // ... in that round
 	// scratch
-	links, class, open, inUse, fixed, touched, booked []int32
+	links, class, open, inUse, fixed, touched, booked, tighter []int32
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
@@ -142,7 +149,7 @@ func newWorld(links network.Links, jobs []Job) *world {
 		j.begin(j.First, 0)
 	}
 	w.sending, w.frozen, w.bounds = make([]bool, len(jobs)), make([]bool, len(jobs)), make([]int64, len(jobs))
-	w.tight, w.rounds, w.fills = make([]bool, len(ids)), make([]int32, len(ids)), make([]filling, len(ids))
+	w.gauges, w.rounds, w.fills = make([]gauge, len(ids)), make([]int32, len(ids)), make([]filling, len(ids))
 	w.narrow()
 	slices.SortStableFunc(order, func(a, b int32) int { return rank(jobs[a].Class) - rank(jobs[b].Class) })
 	for k, i := range order {
@@ -157,8 +164,15 @@ func newWorld(links network.Links, jobs []Job) *world {
 		}
 	}
 	w.startClass()
-	for l := range w.tight {
-		w.tight[l] = w.uneven != (cluster.Uneven{})
+	for i := range w.at {
+		// this allows for rounding: with less, each of its jobs is slowed elsewhere, or as fast as alone
+		w.gauges[i].full = w.at[i].cap - 2*int64(len(w.at[i].users))
+		if w.uneven != (cluster.Uneven{}) { // where links are uneven all are tight
+			w.tighten(int32(i))
+		}
+	}
+	for i := range w.jobs {
+		w.next = append(w.next, w.jobs[i].next)
 	}
 	return w
 }
@@ -324,12 +338,15 @@ func (w *world) fill() {
 		w.round++
 		w.links, w.class = w.links[:0], append(w.class[:0], w.seeds[rank]...)
 		w.seeds[rank] = w.seeds[rank][:0]
-		for again := true; again; {
-			w.connect(rank)
+		w.tighter = w.tighter[:0]
+		for dealt := 0; ; {
+			dealt = w.connect(rank, dealt)
 			w.fillClass(rank)
-			again = false
 			for _, i := range w.class {
-				again = w.book(&w.jobs[i], w.jobs[i].fresh) || again
+				w.book(&w.jobs[i], w.jobs[i].fresh)
+			}
+			if len(w.tighter) == 0 {
+				break
 			}
 		}
 		for _, i := range w.class {
@@ -337,44 +354,62 @@ func (w *world) fill() {
 			if j.fresh != j.rate {
 				w.disturb(j, rank+1)
 			}
-			w.setRate(j)
+			w.setRate(i)
 		}
 	}
 	for _, l := range w.booked {
-		w.tight[l] = w.at[l].full()
+		if g := &w.gauges[l]; g.tight && g.load <= g.full {
+			w.loosen(l)
+		}
 	}
 }
 
-// full reports whether a link may decide the rate of a job on it: if more than this is left, which allows for rounding,
-// then each of its jobs is slowed elsewhere, or as fast as alone.
-func (l *link) full() bool { return l.load > l.cap-2*int64(len(l.users)) }
-
 // book counts a job's rate on its links. A link that is tight before or after stays so until the rates of this instant
-// are found. It reports whether one became tight.
-func (w *world) book(j *run, rate int64) (tighter bool) {
-	if rate == j.booked || w.uneven != (cluster.Uneven{}) { // where links are uneven all are tight
-		return false
+// are found.
+func (w *world) book(j *run, rate int64) {
+	if rate == j.booked || w.uneven != (cluster.Uneven{}) {
+		return
 	}
 	for _, u := range j.on {
-		l := &w.at[u.link]
-		if l.event != w.event {
-			l.event = w.event
+		g := &w.gauges[u.link]
+		if g.event != w.event {
+			g.event = w.event
 			w.booked = append(w.booked, u.link)
 		}
-		if l.load += rate*u.weight/unit - j.booked*u.weight/unit; !w.tight[u.link] && l.full() {
-			w.tight[u.link], tighter = true, true
+		if g.load += rate*u.weight/unit - j.booked*u.weight/unit; !g.tight && g.load > g.full {
+			w.tighten(u.link)
+			w.tighter = append(w.tighter, u.link)
 		}
 	}
 	j.booked = rate
-	return tighter
+}
+
+func (w *world) tighten(link int32) {
+	w.gauges[link].tight = true
+	for _, u := range w.at[link].users {
+		j := &w.jobs[u.job]
+		j.near = append(j.near, use{link, u.weight})
+	}
+}
+
+func (w *world) loosen(link int32) {
+	w.gauges[link].tight = false
+	for _, u := range w.at[link].users {
+		j := &w.jobs[u.job]
+		for k := range j.near {
+			if j.near[k].link == link {
+				last := len(j.near) - 1
+				j.near[k] = j.near[last]
+				j.near = j.near[:last]
+				break
+			}
+		}
+	}
 }
 
 // disturb has the jobs dealt with that are on tight links of one, from a class on.
 func (w *world) disturb(j *run, from int32) {
-	for _, u := range j.on {
-		if !w.tight[u.link] {
-			continue
-		}
+	for _, u := range j.near {
 		l := &w.at[u.link]
 		if l.seeded == w.event && l.from <= from {
 			continue
@@ -396,30 +431,35 @@ func (w *world) seed(i int32) {
 	}
 }
 
-// connect finds the tight links of the jobs of a class that are dealt with, and the others of the class on these.
-func (w *world) connect(rank int32) {
-	for k := 0; k < len(w.class); k++ {
-		j := &w.jobs[w.class[k]]
-		j.near = j.near[:0]
-		for _, u := range j.on {
-			if !w.tight[u.link] {
-				continue
-			}
-			j.near = append(j.near, u)
-			if w.rounds[u.link] == w.round {
-				continue
-			}
-			w.rounds[u.link] = w.round
-			w.links = append(w.links, u.link)
-			for _, o := range w.at[u.link].of(rank) {
-				if !w.sending[o.job] {
-					continue
-				}
-				if j := &w.jobs[o.job]; j.event != w.event {
-					j.event = w.event
-					w.class = append(w.class, o.job)
-				}
-			}
+// connect finds the tight links of the jobs of a class that are dealt with, and the others of the class on these. Those
+// before a place in the line were seen before; of them only links matter that have become tight since.
+func (w *world) connect(rank int32, seen int) (all int) {
+	for _, l := range w.tighter {
+		w.join(l, rank)
+	}
+	w.tighter = w.tighter[:0]
+	for ; seen < len(w.class); seen++ {
+		for _, u := range w.jobs[w.class[seen]].near {
+			w.join(u.link, rank)
+		}
+	}
+	return seen
+}
+
+// join adds a link to those that are dealt with, and the jobs of a class that transmit on it.
+func (w *world) join(link, rank int32) {
+	if w.rounds[link] == w.round {
+		return
+	}
+	w.rounds[link] = w.round
+	w.links = append(w.links, link)
+	for _, o := range w.at[link].of(rank) {
+		if !w.sending[o.job] {
+			continue
+		}
+		if j := &w.jobs[o.job]; j.event != w.event {
+			j.event = w.event
+			w.class = append(w.class, o.job)
 		}
 	}
 }
@@ -427,7 +467,8 @@ func (w *world) connect(rank int32) {
 func (f *filling) take(rate, weight int64) { f.free = max(0, f.free-rate*weight/unit) }
 
 // setRate has a job go on at the rate that was computed.
-func (w *world) setRate(j *run) {
+func (w *world) setRate(i int32) {
+	j := &w.jobs[i]
 	if j.fresh == j.rate && j.next < 1<<62 {
 		return
 	}
@@ -436,6 +477,7 @@ func (w *world) setRate(j *run) {
 	j.moved += moved
 	j.rate, j.since = j.fresh, w.now
 	j.next = w.now + network.Takes(j.left, j.rate)
+	w.next[i] = j.next
 }
 
 // fillClass raises the rates of the jobs of one class together until one is as fast as alone, or a link is full; fixes
@@ -563,21 +605,24 @@ func (j *run) meets(o *run) bool {
 // step plays the next instant at which something happens, up to an end; false: there is none.
 func (w *world) step(end time.Duration) bool {
 	next := end + 1
-	for i := range w.jobs {
-		next = min(next, w.jobs[i].next)
+	for _, at := range w.next {
+		next = min(next, at)
 	}
 	if next > end {
 		return false
 	}
 	w.now = next
 	w.changed = w.changed[:0]
-	for i := range w.jobs {
+	for i, at := range w.next {
+		if at > next {
+			continue
+		}
 		j := &w.jobs[i]
 		changed := false
 		for j.next <= w.now { // several events of one job may be at the same instant
 			changed = w.due(j) || changed
 		}
-		if changed {
+		if w.next[i] = j.next; changed {
 			w.changed = append(w.changed, int32(i))
 		}
 	}
