@@ -60,14 +60,12 @@ func (w *World) transmits(j *jobRun) []cluster.JobID {
 	return slices.DeleteFunc(w.contend(), func(id cluster.JobID) bool { return id == s.ID })
 }
 
-// silent ends a job's traffic. It returns the other jobs whose speeds change.
-func (w *World) silent(j *jobRun) []cluster.JobID {
-	if j.sends == nil {
-		return nil
+// silent ends a job's traffic; contend follows.
+func (w *World) silent(j *jobRun) {
+	if j.sends != nil {
+		w.unroute(j)
+		j.sends = nil
 	}
-	w.unroute(j)
-	j.sends = nil
-	return w.contend()
 }
 
 // treat changes how a job's traffic is treated; contend follows.
@@ -98,7 +96,9 @@ func (w *World) unroute(j *jobRun) {
 }
 
 // contend finds the speeds of all jobs that may be concerned by what changed on links, and returns those whose speeds
-// are others than before. Jobs transmit all of the time on average as they would if they went on for ever.
+// are others than before. Jobs transmit all of the time on average as they would if they went on for ever. It is
+// needed before time passes, and before a job's speed is reported: at one instant a job may end, others be treated
+// otherwise for that, and another begin.
 func (w *World) contend() (changed []cluster.JobID) {
 	if w.net == nil || len(w.net.dirty) == 0 {
 		return nil

@@ -121,6 +121,7 @@ func TestTreatedWorld(t *testing.T) {
 					}
 				}
 			}
+			w.respeed(w.contend())
 			one := &w.jobs[step%len(w.jobs)]
 			v, yes := e.OnNetwork(one.entry.Job.ID)
 			between := func(j jobRun) bool { return j.phase == starting || j.phase == leaving }
@@ -136,6 +137,42 @@ func TestTreatedWorld(t *testing.T) {
 		run := w.Book().Run(w)
 		if sum := run.Summarise(); sum.Completed != len(entries) {
 			t.Errorf("%s: %d jobs completed", name, sum.Completed)
+		}
+	}
+}
+
+// A mix is played once at an instant, before time passes or a speed is reported. Jobs start and end as if it were played
+// after each decision and each event.
+func TestOncePerInstant(t *testing.T) {
+	for _, name := range []string{"none", "crux"} {
+		for seed := range uint64(3) {
+			spec, entries, s := crowded(name, 30+seed)
+			s.World.Startup = time.Duration(seed) * time.Second // without it, jobs begin at the instant of the decision
+			once := Run(context.Background(), spec, entries, s)
+			if once.Err != nil {
+				t.Fatal(once.Err)
+			}
+			e, w := shared.Must(engine.New(shared.Must(s.config(spec)))), NewWorld(spec, entries, s.World)
+			for {
+				b, err := w.Next(context.Background())
+				if err != nil {
+					break
+				}
+				w.respeed(w.contend())
+				if err := w.Apply(context.Background(), e.Step(b)); err != nil {
+					t.Fatal(err)
+				}
+				w.respeed(w.contend())
+			}
+			each := w.Book().Run(w)
+			for i := range entries {
+				a, b := &once.Run.Records[i], &each.Records[i]
+				off := func(a, b cluster.Time) bool { return a.Sub(b).Abs() > time.Microsecond } // rounding adds up
+				if off(a.FirstStart, b.FirstStart) || off(a.End, b.End) {
+					t.Errorf("%s, seed %d: job %d runs from %v to %v, not from %v to %v", name, seed, i, a.FirstStart, a.End,
+						b.FirstStart, b.End)
+				}
+			}
 		}
 	}
 }

@@ -196,6 +196,9 @@ func (w *World) Next(ctx context.Context) (engine.Batch, error) {
 	for len(w.queue) > 0 && w.void(&w.queue[0]) {
 		w.popEvent() // void events need no step
 	}
+	if len(w.queue) == 0 || w.queue[0].at > w.now {
+		w.respeed(w.contend())
+	}
 	at := w.wake
 	if w.next < w.recorded {
 		at = min(at, w.jobs[w.next].entry.Job.Submit)
@@ -444,7 +447,6 @@ func (w *World) Apply(_ context.Context, d engine.Decision) error {
 			w.end(j, a.Reason)
 		}
 	}
-	w.respeed(w.contend())
 	// A pending job that is cancelled or whose dependency fails ends without having run: the engine
 	// rejects it; cancellations end in World.cancel.
 	return nil
@@ -536,7 +538,7 @@ func (w *World) idle(j *jobRun) {
 		w.advance(j)
 		w.book.busy -= j.milli
 		j.phase = leaving
-		w.respeed(w.silent(j))
+		w.silent(j)
 	}
 }
 
