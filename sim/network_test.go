@@ -141,8 +141,8 @@ func TestTreatedWorld(t *testing.T) {
 	}
 }
 
-// A mix is played once at an instant, before time passes or a speed is reported. Jobs start and end as if it were played
-// after each decision and each event.
+// A mix is played once at an instant, before time passes or a speed is reported. Jobs start and end as if it were
+// played after each decision and each event.
 func TestOncePerInstant(t *testing.T) {
 	for _, name := range []string{"none", "crux"} {
 		for seed := range uint64(3) {
@@ -169,8 +169,8 @@ func TestOncePerInstant(t *testing.T) {
 				a, b := &once.Run.Records[i], &each.Records[i]
 				off := func(a, b cluster.Time) bool { return a.Sub(b).Abs() > time.Microsecond } // rounding adds up
 				if off(a.FirstStart, b.FirstStart) || off(a.End, b.End) {
-					t.Errorf("%s, seed %d: job %d runs from %v to %v, not from %v to %v", name, seed, i, a.FirstStart, a.End,
-						b.FirstStart, b.End)
+					t.Errorf("%s, seed %d: job %d runs from %v to %v, not from %v to %v", name, seed, i, a.FirstStart,
+						a.End, b.FirstStart, b.End)
 				}
 			}
 		}
