@@ -65,7 +65,7 @@ type Submission struct {
 	CPU       int64    `json:"cpu,omitempty" minimum:"0" doc:"Milli-cores of each task"`
 	RAM       int64    `json:"ram,omitempty" minimum:"0" doc:"Host memory of each task, MiB"`
 	GPUTypes  []string `json:"gpu_types,omitempty" doc:"Acceptable GPU models in order of preference; any if empty"`
-	Level     string   `json:"level,omitempty" enum:"any,nvlink,node,rack,fabric" doc:"How near the tasks must be"`
+	Level     string   `json:"level,omitempty" enum:"any,nvlink,node,rack,fabric,core,core2,core3,core4" doc:"How near the tasks must be"`
 	Required  bool     `json:"required,omitempty" doc:"The level is required, not only preferred"`
 	MinTasks  int      `json:"min_tasks,omitempty" minimum:"0" doc:"Elastic: the fewest tasks to run with"`
 	MaxTasks  int      `json:"max_tasks,omitempty" minimum:"0" doc:"Elastic: the most tasks to run with"`

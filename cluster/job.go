@@ -45,7 +45,14 @@ const (
 	LevelNode
 	LevelRack
 	LevelFabric
+	LevelCore // of the nearest core switches; three more levels may be above
 )
+
+// MostCores bounds the levels above the fabric.
+const MostCores = 4
+
+// LevelTop is the farthest level.
+const LevelTop = LevelCore + MostCores - 1
 
 // Request is what one task needs. A task lives on one node.
 type Request struct {

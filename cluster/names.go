@@ -8,7 +8,7 @@ import (
 var (
 	kindNames  = []string{"training", "batch", "service", "interactive", "trial"}
 	tierNames  = []string{"critical", "standard", "best-effort"}
-	levelNames = []string{"any", "nvlink", "node", "rack", "fabric"}
+	levelNames = []string{"any", "nvlink", "node", "rack", "fabric", "core", "core2", "core3", "core4"}
 	depNames   = []string{"afterok", "afterany", "afternotok", "singleton", "after"}
 	stateNames = []string{"up", "draining", "down"}
 )

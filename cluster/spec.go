@@ -28,6 +28,7 @@ type Node struct {
 	NVLink  string    `json:"nvlink,omitempty"` // NVLink domain spanning nodes (e.g. an NVL72 rack); empty: the node
 	Rack    string    `json:"rack,omitempty"`
 	Fabric  string    `json:"fabric,omitempty"` // spine block
+	Cores   []string  `json:"cores,omitempty"`  // what is above that, from near to far; at most MostCores
 	State   NodeState `json:"state,omitempty"`
 	Bad     uint64    `json:"bad,omitempty"` // bit i: GPU i is unhealthy
 	MIG     string    `json:"mig,omitempty"` // fixed instances (Geometry); empty: made on demand

@@ -51,17 +51,18 @@ type modelFile struct {
 }
 
 type nodeFile struct {
-	Name    string `yaml:"name"`
-	Model   string `yaml:"model"`
-	GPUs    int    `yaml:"gpus"`
-	CPU     Cores  `yaml:"cpu"`
-	RAM     Memory `yaml:"ram"`
-	Islands int    `yaml:"islands"`
-	NVLink  string `yaml:"nvlink"`
-	Rack    string `yaml:"rack"`
-	Fabric  string `yaml:"fabric"`
-	State   string `yaml:"state"`
-	MIG     string `yaml:"mig"`
+	Name    string   `yaml:"name"`
+	Model   string   `yaml:"model"`
+	GPUs    int      `yaml:"gpus"`
+	CPU     Cores    `yaml:"cpu"`
+	RAM     Memory   `yaml:"ram"`
+	Islands int      `yaml:"islands"`
+	NVLink  string   `yaml:"nvlink"`
+	Rack    string   `yaml:"rack"`
+	Fabric  string   `yaml:"fabric"`
+	Cores   []string `yaml:"cores"`
+	State   string   `yaml:"state"`
+	MIG     string   `yaml:"mig"`
 }
 
 type partitionFile struct {
@@ -457,6 +458,9 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 			return fmt.Errorf("node %s: islands: %d; between 1 and %d (its GPUs) are possible", n.Name, n.Islands,
 				max(1, n.GPUs))
 		}
+		if err := checkCores(n.Fabric, n.Cores); err != nil {
+			return fmt.Errorf("node %s: cores: %w", n.Name, err)
+		}
 		var state cluster.NodeState
 		if n.State != "" {
 			if err := state.UnmarshalText([]byte(n.State)); err != nil {
@@ -465,7 +469,7 @@ func (f *clusterFile) addNodes(s *cluster.Spec) error {
 		}
 		one := cluster.Node{Model: model, GPUs: n.GPUs, CPU: cluster.Milli(n.CPU), RAM: cluster.MiB(n.RAM),
 			Islands: n.Islands,
-			NVLink:  n.NVLink, Rack: n.Rack, Fabric: n.Fabric, State: state, MIG: n.MIG}
+			NVLink:  n.NVLink, Rack: n.Rack, Fabric: n.Fabric, Cores: n.Cores, State: state, MIG: n.MIG}
 		if f.MIG != "" && s.MIG != cluster.DynamicMIG && n.GPUs > 0 {
 			one.MIG = cmp.Or(one.MIG, cluster.Unpartitioned)
 		}

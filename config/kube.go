@@ -70,6 +70,7 @@ type KubeLabels struct {
 	Clique   string `yaml:"clique"`   // NVLink domain over several nodes
 	Rack     string `yaml:"rack"`
 	Fabric   string `yaml:"fabric"`       // spine block
+	Core     string `yaml:"core"`         // what joins these
 	Count    string `yaml:"count"`        // GPUs of the node, whole or in slices
 	Config   string `yaml:"mig_config"`   // how its GPUs are to be partitioned
 	State    string `yaml:"mig_state"`    // the outcome of that
@@ -323,7 +324,7 @@ func (c *Kube) Settings() (list []Setting) {
 	add("gpu_drivers", strings.Join(c.Drivers, " "))
 	for _, l := range []struct{ key, value string }{{"product", c.Labels.Product}, {"memory", c.Labels.Memory},
 		{"replicas", c.Labels.Replicas}, {"sharing", c.Labels.Sharing}, {"clique", c.Labels.Clique},
-		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}, {"count", c.Labels.Count},
+		{"rack", c.Labels.Rack}, {"fabric", c.Labels.Fabric}, {"core", c.Labels.Core}, {"count", c.Labels.Count},
 		{"mig_config", c.Labels.Config}, {"mig_state", c.Labels.State}, {"mig_strategy", c.Labels.Strategy}} {
 		add("labels."+l.key, l.value)
 	}

@@ -151,9 +151,9 @@ func (f *networkFile) read(ends map[string]bool, generated []cluster.Link) (*clu
 	for _, r := range f.Rates {
 		n.Rates = append(n.Rates, int64(r))
 	}
-	if len(n.Rates) > 3 {
-		return nil, At(errors.New("at most three: of nodes, of racks' switches, of fabrics' switches"), "network",
-			"rates")
+	if len(n.Rates) > 3+cluster.MostCores {
+		return nil, At(fmt.Errorf("at most %d: of nodes, of racks' switches, of fabrics' switches, of the cores above",
+			3+cluster.MostCores), "network", "rates")
 	}
 	if len(n.Links)+len(n.Rates) == 0 {
 		return nil, At(errors.New(

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,22 @@ func TestNetworkMistakes(t *testing.T) {
 	}
 }
 
+// What is above a node's fabric is stated by names from near to far.
+func TestCores(t *testing.T) {
+	const node = "nodes: [{name: n1, model: A100-80GB, gpus: 8, rack: r, fabric: f, cores: [c, d]}]\n"
+	if s, err := Read("f", strings.NewReader(node)); err != nil || !slices.Equal(s.Nodes[0].Cores, []string{"c", "d"}) {
+		t.Errorf("%v, %+v", err, s)
+	}
+	for of, want := range map[string]string{"rack: r, cores: [c]": "node n1: cores: they are above a fabric",
+		"fabric: f, cores: [a, b, c, d, e]": "node n1: cores: 5 levels; at most 4 above the fabric",
+		`fabric: f, cores: [a, ""]`:         "node n1: cores: a name is empty"} {
+		_, err := Read("f", strings.NewReader("nodes: [{name: n1, model: A100-80GB, gpus: 8, "+of+"}]\n"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", of, err, want)
+		}
+	}
+}
+
 // Slurm's files of a topology, and a table, say on which switches nodes are.
 func TestTopology(t *testing.T) {
 	dir := t.TempDir()
@@ -101,7 +118,11 @@ func TestTopology(t *testing.T) {
 			"      - {switch: spine0, children: \"leaf[0-1]\"}\n",
 		"blocks.yaml": "- topology: b\n  block:\n    block_sizes: [2]\n    blocks:\n      - {block: leaf0, nodes: \"n[1-2]\"}\n" +
 			"      - {block: leaf1, nodes: \"n[3-4]\"}\n",
-		"table.csv":   "host,top,fabric,rack\nn1,t,spine0,leaf0\nn2,t,spine0,leaf0\nn3,t,spine0,leaf1\nn4,t,spine0,leaf1\n",
+		"table.csv": "host,top,fabric,rack\nn1,t,spine0,leaf0\nn2,t,spine0,leaf0\nn3,t,spine0,leaf1\nn4,t,spine0,leaf1\n",
+		"deep.conf": "SwitchName=leaf0 Nodes=n[1-2]\nSwitchName=leaf1 Nodes=n[3-4]\nSwitchName=spine0 Switches=leaf0\n" +
+			"SwitchName=spine1 Switches=leaf1\nSwitchName=core Switches=spine[0-1]\nSwitchName=site Switches=core\n",
+		"deep.csv":    "host,core,pod,rack\nn1,c,spine0,leaf0\nn2,c,spine0,leaf0\nn3,c,spine1,leaf1\nn4,c,spine1,leaf1\n",
+		"round.conf":  "SwitchName=leaf0 Nodes=n[1-4]\nSwitchName=a Switches=leaf0,b\nSwitchName=b Switches=a\n",
 		"again.csv":   "host,fabric,rack\nn1,f0,leaf0\nn2,f0,leaf1\nn1,f0,leaf1\n",
 		"empty.csv":   "host,fabric,rack\nn1,f0,leaf0\nn2,,leaf1\n",
 		"short.csv":   "host,fabric,rack\nn1,f0\n",
@@ -138,7 +159,15 @@ func TestTopology(t *testing.T) {
 			t.Errorf("%s: %d parts between the leaves", file, len(d.Parts))
 		}
 	}
-	for file, want := range map[string]string{"none.conf": "names none of the cluster's nodes",
+	for file, cores := range map[string][]string{"topology.conf": nil, "table.csv": {"t"},
+		"deep.conf": {"core", "site"},
+		"deep.csv":  {"c"}} {
+		if s, err := read(file); err != nil || !slices.Equal(s.Nodes[3].Cores, cores) || s.Nodes[3].Rack != "leaf1" {
+			t.Errorf("%s: %v, %+v", file, err, s)
+		}
+	}
+	for file, want := range map[string]string{"round.conf": "they go round in a circle",
+		"none.conf":    "names none of the cluster's nodes",
 		"twice.conf":   "twice.conf:2: node n2 is on leaf0 already",
 		"odd.conf":     `odd.conf:2: "SwichName=leaf1" is not a setting`,
 		"again.csv":    "again.csv:4: node n1 is on leaf0 already",
@@ -210,8 +239,8 @@ func TestKubeNetwork(t *testing.T) {
 		"traffic: cruks\n":                  `f:1: traffic: unknown traffic policy "cruks": did you mean "crux"?`,
 		"traffic: crux\n":                   "f:1: traffic: what links are there?",
 		"policy: fifo\nplace: compatible\n": "f:2: place: placer compatible: it rates places by the links of a network, and none is described",
-		"traffic: crux\nnetwork: {rates: [1Gbps, 1Gbps, 1Gbps, 1Gbps]}\n": "f:2: network: rates: at most three",
-		"network: {rates: [1Gbps], classes: [{dscp: cs4, tc: 4}]}\n":      "f:1: network: classes",
+		"traffic: crux\nnetwork: {rates: [1Gbps, 1Gbps, 1Gbps, 1Gbps, 1Gbps, 1Gbps, 1Gbps, 1Gbps]}\n": "f:2: network: rates: at most 7",
+		"network: {rates: [1Gbps], classes: [{dscp: cs4, tc: 4}]}\n":                                  "f:1: network: classes",
 		"network: {}\n":                         "there are no links",
 		"network: {rates: [1Gbps], hosts: x}\n": `unknown key "hosts"`,
 	} {

@@ -47,12 +47,34 @@ func (t *topology) place(nodes []cluster.Node) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if leaf := t.leaf[n.Name]; leaf != "" && n.Rack == "" && n.Fabric == "" {
-			n.Rack, n.Fabric = leaf, t.parent[leaf]
+			var way []string
+			for s := t.parent[leaf]; s != ""; s = t.parent[s] {
+				if way = append(way, s); len(way) > 1+cluster.MostCores {
+					return fmt.Errorf("%s: %d levels of switches are above %s (%s), or they go round in a circle; at most %d "+
+						"are possible", t.name, len(way), leaf, strings.Join(way, ", "), 1+cluster.MostCores)
+				}
+			}
+			if n.Rack = leaf; len(way) > 0 {
+				n.Fabric, n.Cores = way[0], way[1:]
+			}
 			found = true
 		}
 	}
 	if !found {
 		return fmt.Errorf("%s names none of the cluster's nodes", t.name)
+	}
+	return nil
+}
+
+// checkCores checks what is stated to be above a node's fabric.
+func checkCores(fabric string, cores []string) error {
+	switch {
+	case len(cores) > 0 && fabric == "":
+		return errors.New("they are above a fabric: state it, too")
+	case len(cores) > cluster.MostCores:
+		return fmt.Errorf("%d levels; at most %d above the fabric are possible", len(cores), cluster.MostCores)
+	case slices.Contains(cores, ""):
+		return errors.New("a name is empty; want names from near to far, such as [core1, region1]")
 	}
 	return nil
 }
@@ -100,7 +122,7 @@ func (t *topology) slurm(data []byte) error {
 
 // table reads a table of hosts: a line of names of columns, then a line for each host with its name and, in each other
 // column, the switch above it in a layer. The layer with most switches is nearest to the hosts. Switches of one name
-// below different ones are different ones.
+// below different ones are different ones. Layers above the second count where each switch is below one.
 func (t *topology) table(data []byte) error {
 	lines, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
 	if err != nil {
@@ -134,6 +156,7 @@ func (t *topology) table(data []byte) error {
 		}
 		return l[next]
 	}
+	higher := uppermost(lines, switches, nearest, next)
 	above := map[[2]string]bool{}
 	for _, l := range lines[1:] {
 		above[[2]string{upper(l), l[nearest]}] = true
@@ -148,11 +171,41 @@ func (t *topology) table(data []byte) error {
 		} else if err = t.add(topologyLine{name: rack, nodes: l[:1]}); err == nil && t.parent[rack] != fabric {
 			err = t.add(topologyLine{name: fabric, switches: []string{rack}})
 		}
+		below := fabric
+		for _, c := range higher {
+			if err == nil && t.parent[below] != l[c] {
+				err = t.add(topologyLine{name: l[c], switches: []string{below}})
+			}
+			below = l[c]
+		}
 		if err != nil {
 			return fmt.Errorf("%s:%d: %w", t.name, n+2, err)
 		}
 	}
 	return nil
+}
+
+// uppermost are the columns of the layers above two, those with most switches first, as far as each switch is below
+// one of the next layer.
+func uppermost(lines [][]string, switches []map[string]bool, nearest, next int) (list []int) {
+	for c := 1; c < len(switches) && next > 0; c++ {
+		if c != nearest && c != next {
+			list = append(list, c)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(len(switches[b]), len(switches[a])) })
+	below := next
+	for k, c := range list {
+		one := map[string]string{}
+		for _, l := range lines[1:] {
+			if up, seen := one[l[below]]; seen && up != l[c] || l[below] == l[c] {
+				return list[:k]
+			}
+			one[l[below]] = l[c]
+		}
+		below = c
+	}
+	return list
 }
 
 // topologyLine is a switch or block.

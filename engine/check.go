@@ -41,7 +41,7 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 		return 0, "limit and estimate must be between 0 and 100 years"
 	case min(s.Checkpoint.Interval, s.Checkpoint.Cost, s.Checkpoint.Restart, s.Checkpoint.Suspend) < 0:
 		return 0, "checkpoint interval, cost, restart and suspension must not be negative"
-	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelFabric:
+	case s.Tier > cluster.BestEffort || s.Kind > cluster.Trial || s.Topology.Level > cluster.LevelTop:
 		return 0, "tier, kind or topology level is out of range"
 	case s.PerNode < 0 || s.PerNode > cluster.MaxTasks:
 		return 0, fmt.Sprintf("%d tasks on one node; between 1 and %d are possible, 0 for as many as fit", s.PerNode,

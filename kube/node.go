@@ -109,7 +109,7 @@ func (d *Driver) nodeSpec(name string, n *node, h holds.Of) cluster.Node {
 	s.GPUs = min(max(s.GPUs, d.gpus.Count(n.obj.Status.Capacity), d.gpus.Count(have), d.publishedGPUs(name),
 		replicas.GPUs()), cluster.MaxGPUsPerNode)
 	s = d.sliced(s, n, &h)
-	s.NVLink, s.Rack, s.Fabric = d.opt.Labels.Place(n.obj.Labels)
+	s.NVLink, s.Rack, s.Fabric, s.Cores = d.opt.Labels.Place(n.obj.Labels)
 	return s
 }
 

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -151,7 +152,7 @@ func (d *Driver) cameBack(i int, n *node, nodes []cluster.Node) (events []engine
 // sameNode reports whether a node is what the engine knows, but for its CPU and RAM.
 func sameNode(s, believed cluster.Node) bool {
 	s.State, s.Bad, s.Asleep, s.CPU, s.RAM = believed.State, believed.Bad, believed.Asleep, believed.CPU, believed.RAM
-	return s == believed
+	return reflect.DeepEqual(s, believed)
 }
 
 // nodeDiffers books what of a node is another: its size, its labels, its taints.

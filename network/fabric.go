@@ -2,6 +2,7 @@ package network
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -72,7 +73,8 @@ func New(nodes []cluster.Node, spec *cluster.Network) *Fabric {
 	return f
 }
 
-// tree lists the links of a tree by the nodes' racks and fabrics. A switch is named after what it joins, so that no
+// tree lists the links of a tree by the nodes' racks, fabrics and cores. Of what is above fabrics so many levels count
+// as have rates: with three or fewer, fabrics are joined by one core. A switch is named after what it joins, so that no
 // node has its name.
 func tree(nodes []cluster.Node, rates []int64) (links []cluster.Link) {
 	above := map[string]bool{} // switches whose link upward is listed; looked up only
@@ -84,6 +86,9 @@ func tree(nodes []cluster.Node, rates []int64) (links []cluster.Link) {
 		}
 		if n.Fabric != "" {
 			way = append(way, "fabric "+n.Fabric)
+		}
+		for level, name := range n.Cores[:min(len(n.Cores), max(0, len(rates)-3))] {
+			way = append(way, fmt.Sprintf("%v %s", cluster.LevelCore+cluster.Level(level), name))
 		}
 		if len(way) > 0 {
 			way = append(way, "core")

@@ -233,6 +233,31 @@ func TestTree(t *testing.T) {
 	if f.Links() != 2*(4+3+2) {
 		t.Errorf("%d directed links", f.Links())
 	}
+	// two cores: with a fourth rate they are joined by links of their own, without one all fabrics meet at one
+	for i, cores := range [][]string{{"c1"}, {"c1"}, {"c1"}, {"c1"}, {"c2"}} {
+		nodes[i].Cores = cores
+	}
+	nodes[4].Rack, nodes[4].Fabric = "r4", "f3"
+	for _, c := range []struct {
+		rates []int64
+		with  int32
+		links int
+		last  string
+	}{{[]int64{8e9, 16e9, 32e9}, 3, 12, "fabric f1>core"}, {[]int64{8e9, 16e9, 32e9}, 4, 12, "fabric f1>core"},
+		{[]int64{8e9, 16e9, 32e9, 64e9}, 3, 12, "fabric f1>core c1"},
+		{[]int64{8e9, 16e9, 32e9, 64e9}, 4, 16, "core c1>core"}} {
+		f := New(nodes, &cluster.Network{Rates: c.rates})
+		on := f.Demand(1, ring, []Held{{0, 1}, {c.with, 1}})
+		var names []string
+		for _, b := range on.On(&cluster.Treatment{}) {
+			names = append(names, f.Name(b.Link))
+		}
+		if len(names) != c.links || !slices.Contains(names, c.last) {
+			t.Errorf("%d rates: a and %s use %v; want %d links, one of them %s", len(c.rates), nodes[c.with].Name,
+				names, c.links, c.last)
+		}
+	}
+	nodes[4].Rack, nodes[4].Fabric = "", ""
 	f = New(nodes, &cluster.Network{Rates: []int64{8e9}}) // racks that nothing joins
 	if d := f.Demand(1, ring, []Held{{0, 1}, {2, 1}}); len(d.Parts) != 0 {
 		t.Error("there is a way between racks")

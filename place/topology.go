@@ -7,7 +7,7 @@ import (
 
 var topology = Info{
 	Name:   "topology",
-	About:  "the tightest topology level that holds the gang (node, NVLink domain, rack, fabric), then best fit",
+	About:  "the tightest topology level that holds the gang (node, NVLink domain, rack, fabric, core), then best fit",
 	Source: "gang placement; 4+4 is preferred to 7+1",
 	New:    func() placement.Placer { return tight{} },
 }
@@ -42,7 +42,11 @@ func tightest(s *placement.Site, try func(*placement.Site) bool) bool {
 	if alone(s) {
 		return pack(s)
 	}
-	for _, l := range []cluster.Level{cluster.LevelNode, cluster.LevelNVLink, cluster.LevelRack, cluster.LevelFabric} {
+	levels := []cluster.Level{cluster.LevelNode, cluster.LevelNVLink}
+	for l := cluster.LevelRack; l <= placement.Farthest(s); l++ {
+		levels = append(levels, l)
+	}
+	for _, l := range levels {
 		if within(s, l, try) {
 			return true
 		}

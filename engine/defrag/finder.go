@@ -176,7 +176,7 @@ func (f *Finder) destination(r placement.Request, v *job.State) ([]inventory.All
 	}
 	mark := f.st.Mark()
 	allocs, ok := f.places.PlaceWithin(r, v, s, v.Tasks, inventory.Domain{})
-	for _, l := range []cluster.Level{cluster.LevelNVLink, cluster.LevelNode, cluster.LevelRack, cluster.LevelFabric} {
+	for l := cluster.LevelNVLink; l <= inventory.Farthest(f.st); l++ {
 		ok = ok && (!f.st.Together(v.Allocs, l) || f.st.Together(allocs, l))
 	}
 	if !ok || f.world.QueuesMatter && inventory.MilliIn(allocs) > v.Milli {

@@ -40,6 +40,7 @@ func (st *Store) Change(id int32, spec cluster.Node, model cluster.GPUModel, cli
 		n.setHealthy(spec.Bad)
 	}
 	n.locate(st.domain)
+	st.cores = max(st.cores, len(n.cores))
 	if class != n.class {
 		n.class = class
 		st.classes = renumber(list, st.nodes)

@@ -151,6 +151,14 @@ func (n *Node) Domain(id int32, l cluster.Level) Domain {
 		return Domain{l, n.rack}
 	case cluster.LevelFabric:
 		return Domain{l, n.fabric}
+	case cluster.LevelAny:
+		return Domain{}
 	}
-	return Domain{}
+	if i := int(l - cluster.LevelCore); i < len(n.cores) {
+		return Domain{l, n.cores[i]}
+	}
+	return Domain{l, -1} // nodes that name none share one domain
 }
+
+// Farthest is the farthest level of the topology of which nodes name domains, at least that of fabrics.
+func Farthest(st *Store) cluster.Level { return cluster.LevelFabric + cluster.Level(st.cores) }

@@ -51,7 +51,8 @@ type Node struct {
 	nvlink   int32           // domain ids; equal ids are the same domain
 	rack     int32
 	fabric   int32
-	version  uint64 // identifies its state: grows with each change, and is restored by undo
+	cores    []int32 // above the fabric, from near to far
+	version  uint64  // identifies its state: grows with each change, and is restored by undo
 	sizes    sizes
 	tenants  []Tenant // shares by device, in no order
 }

@@ -17,6 +17,7 @@ import (
 type Store struct {
 	nodes   []Node
 	classes []Class
+	cores   int              // levels above fabrics of which nodes name domains
 	domains map[string]int32 // names of racks, fabrics and NVLink domains to ids; looked up only
 	undo    []undoRec
 	notes   []note
@@ -42,6 +43,7 @@ func (st *Store) Add(n cluster.Node, model cluster.GPUModel, parts uint64, clien
 	ns.empty(&model)
 	ns.setHealthy(n.Bad)
 	ns.locate(st.domain)
+	st.cores = max(st.cores, len(ns.cores))
 	c := &st.classes[ns.class]
 	ns.pos = int32(len(c.nodes))
 	c.nodes = append(c.nodes, int32(len(st.nodes)))
@@ -75,6 +77,10 @@ func classOf(list *[]Class, gpus int, model cluster.GPUModel, parts uint64, clie
 // locate sets the domains of a node, by number.
 func (n *Node) locate(domain func(level, name string) int32) {
 	n.rack, n.fabric, n.split = domain("rack", n.spec.Rack), domain("fabric", n.spec.Fabric), false
+	n.cores = nil
+	for i, name := range n.spec.Cores[:min(len(n.spec.Cores), cluster.MostCores)] {
+		n.cores = append(n.cores, domain((cluster.LevelCore+cluster.Level(i)).String(), name))
+	}
 	if n.spec.NVLink != "" {
 		n.nvlink = domain("nvlink", n.spec.NVLink)
 		return
@@ -98,7 +104,7 @@ func (st *Store) domain(level, name string) int32 {
 
 // Blank returns a store of the same nodes, empty and healthy.
 func (st *Store) Blank() *Store {
-	b := &Store{nodes: make([]Node, len(st.nodes)), classes: make([]Class, len(st.classes))}
+	b := &Store{nodes: make([]Node, len(st.nodes)), classes: make([]Class, len(st.classes)), cores: st.cores}
 	for i := range st.classes {
 		c := st.classes[i]
 		c.free = 0

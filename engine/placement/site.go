@@ -144,6 +144,9 @@ func (s *Site) Domains(node int, l cluster.Level, f func(d inventory.Domain, fre
 	}
 }
 
+// Farthest is the farthest level of the topology of which the nodes name domains, at least that of fabrics.
+func Farthest(s *Site) cluster.Level { return inventory.Farthest(s.r.In) }
+
 // Islands reports whether a candidate node has NVLink islands: then one task may span several
 // NVLink domains.
 func (s *Site) Islands() bool {

@@ -17,12 +17,13 @@ import (
 // Labels are the labels of nodes that say what is where.
 type Labels struct {
 	Stated
-	racks, fabrics []string // that topologies name
+	racks, fabrics []string   // that topologies name
+	cores          [][]string // likewise, by level: what is above fabrics, from near to far
 }
 
 // Stated are the labels that are configured; an empty one is not looked at.
 type Stated struct {
-	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric string
+	Product, Memory, Replicas, Sharing, Clique, Rack, Fabric, Core string
 
 	Count string // how many GPUs it has, in slices or not
 	// how its GPUs are to be partitioned, what has become of that, and how slices are offered
@@ -37,12 +38,16 @@ var (
 		"cloud.provider.com/topology-rack"}
 	fabrics = []string{"network.topology.nvidia.com/spine", "fabric.topograph.run/tier-1",
 		"cloud.provider.com/topology-block"}
+	cores = [cluster.MostCores][]string{{"network.topology.nvidia.com/core", "fabric.topograph.run/tier-2"},
+		{"fabric.topograph.run/tier-3"}, {"fabric.topograph.run/tier-4"}, {"fabric.topograph.run/tier-5"}}
 )
 
 // SetTopologies takes over which labels topologies name, each from far to near: the nearest but for the node's own and
-// an NVLink domain's is the rack's, the one before it the fabric's, and others say nothing. false: they are as before.
+// an NVLink domain's is the rack's, the one before it the fabric's, and those before that the cores'. false: they are
+// as before.
 func (l *Labels) SetTopologies(topologies [][]string) bool {
 	var racks, fabrics []string
+	above := make([][]string, cluster.MostCores)
 	for _, t := range topologies {
 		t = slices.DeleteFunc(slices.Clone(t), func(label string) bool {
 			return label == v1.LabelHostname || label == l.Clique || slices.Contains(cliques, label)
@@ -50,17 +55,33 @@ func (l *Labels) SetTopologies(topologies [][]string) bool {
 		if n := len(t); n > 0 {
 			racks = append(racks, t[n-1])
 			fabrics = append(fabrics, t[max(0, n-2):n-1]...)
+			for i := range min(max(0, n-2), cluster.MostCores) {
+				above[i] = append(above[i], t[n-3-i])
+			}
 		}
 	}
-	if slices.Equal(racks, l.racks) && slices.Equal(fabrics, l.fabrics) {
+	if slices.Equal(racks, l.racks) && slices.Equal(fabrics, l.fabrics) &&
+		slices.EqualFunc(above, l.above(), slices.Equal) {
 		return false
 	}
-	l.racks, l.fabrics = racks, fabrics
+	l.racks, l.fabrics, l.cores = racks, fabrics, above
 	return true
 }
 
-// Place says where a node is, by its labels: in which NVLink domain, rack and fabric.
-func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string) {
+// above are the labels that topologies name above the fabrics', by level.
+func (l *Labels) above() [][]string {
+	if l.cores == nil {
+		return make([][]string, cluster.MostCores)
+	}
+	return l.cores
+}
+
+// known are the labels of a level above fabrics that are not stated.
+func (l *Labels) known(level int) []string { return slices.Concat(l.above()[level], cores[level]) }
+
+// Place says where a node is, by its labels: in which NVLink domain, rack and fabric, and below which cores, from near
+// to far.
+func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string, above []string) {
 	first := func(stated string, known ...string) string {
 		if v := labels[stated]; stated != "" && v != "" {
 			return v
@@ -72,8 +93,16 @@ func (l *Labels) Place(labels map[string]string) (clique, rack, fabric string) {
 		}
 		return ""
 	}
+	stated := l.Core
+	for level := range cluster.MostCores {
+		name := first(stated, l.known(level)...)
+		if name == "" {
+			break
+		}
+		above, stated = append(above, name), ""
+	}
 	return first(l.Clique, cliques...), first(l.Rack, slices.Concat(l.racks, racks)...),
-		first(l.Fabric, slices.Concat(l.fabrics, fabrics)...)
+		first(l.Fabric, slices.Concat(l.fabrics, fabrics)...), above
 }
 
 // Domain is a label of nodes that says where they are, and the level of the topology that it stands for.
@@ -84,12 +113,18 @@ type Domain struct {
 
 // Domains lists the labels that say where nodes are, from near to far, and of a level the stated one first.
 func (l *Labels) Domains() (list []Domain) {
-	for _, d := range []struct {
+	type level struct {
 		level  cluster.Level
 		stated string
 		known  []string
-	}{{cluster.LevelNVLink, l.Clique, cliques}, {cluster.LevelRack, l.Rack, slices.Concat(l.racks, racks)},
-		{cluster.LevelFabric, l.Fabric, slices.Concat(l.fabrics, fabrics)}} {
+	}
+	levels := []level{{cluster.LevelNVLink, l.Clique, cliques},
+		{cluster.LevelRack, l.Rack, slices.Concat(l.racks, racks)},
+		{cluster.LevelFabric, l.Fabric, slices.Concat(l.fabrics, fabrics)}, {cluster.LevelCore, l.Core, l.known(0)}}
+	for i := 1; i < cluster.MostCores; i++ {
+		levels = append(levels, level{cluster.LevelCore + cluster.Level(i), "", l.known(i)})
+	}
+	for _, d := range levels {
 		if d.stated != "" {
 			list = append(list, Domain{d.stated, d.level})
 		}

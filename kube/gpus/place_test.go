@@ -1,6 +1,7 @@
 package gpus
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -25,7 +26,7 @@ func TestPlace(t *testing.T) {
 		{nil, [3]string{}},
 	} {
 		var got [3]string
-		if got[0], got[1], got[2] = l.Place(c.labels); got != c.want {
+		if got[0], got[1], got[2], _ = l.Place(c.labels); got != c.want {
 			t.Errorf("%v: %v, want %v", c.labels, got, c.want)
 		}
 	}
@@ -43,11 +44,11 @@ func TestPlace(t *testing.T) {
 func TestTopologies(t *testing.T) {
 	l := &Labels{Stated: Stated{Clique: "my/clique"}}
 	if !l.SetTopologies([][]string{{"far", "block", "rack", "my/clique", "kubernetes.io/hostname"}, {"other"}, {}}) ||
-		l.SetTopologies([][]string{{"block", "rack"}, {"other"}}) {
+		l.SetTopologies([][]string{{"far", "block", "rack"}, {"other"}}) {
 		t.Error("what changes is not noticed, or what does not is")
 	}
 	place := func(labels map[string]string) (p [3]string) {
-		p[0], p[1], p[2] = l.Place(labels)
+		p[0], p[1], p[2], _ = l.Place(labels)
 		return p
 	}
 	const known = "network.topology.nvidia.com/leaf"
@@ -67,5 +68,44 @@ func TestTopologies(t *testing.T) {
 	}
 	if l.SetTopologies(nil); place(map[string]string{"rack": "r"}) != [3]string{} {
 		t.Error("a topology that is gone counts")
+	}
+}
+
+// What is above fabrics comes from Topograph's label of the core, from its tiers, from the levels of a topology above
+// two, or from a stated label; and gangs may ask for it by these labels.
+func TestCores(t *testing.T) {
+	l := &Labels{}
+	above := func(labels map[string]string) string {
+		_, _, _, list := l.Place(labels)
+		return strings.Join(list, ">")
+	}
+	for want, labels := range map[string]map[string]string{
+		"":  {"network.topology.nvidia.com/spine": "s"},
+		"x": {"network.topology.nvidia.com/spine": "s", "network.topology.nvidia.com/core": "x"},
+		"x>y": {"fabric.topograph.run/tier-1": "s", "fabric.topograph.run/tier-2": "x",
+			"fabric.topograph.run/tier-3": "y"},
+	} {
+		if got := above(labels); got != want {
+			t.Errorf("%v: %q, want %q", labels, got, want)
+		}
+	}
+	if !l.SetTopologies([][]string{{"site", "hall", "block", "rack", "kubernetes.io/hostname"}}) ||
+		l.SetTopologies([][]string{{"site", "hall", "block", "rack"}}) ||
+		!l.SetTopologies([][]string{{"other", "hall", "block", "rack"}}) ||
+		!l.SetTopologies([][]string{{"site", "hall", "block", "rack"}}) {
+		t.Error("what changes is not noticed, or what does not is")
+	}
+	if got := above(map[string]string{"site": "s", "hall": "h", "block": "b"}); got != "h>s" {
+		t.Errorf("by a topology's levels: %q", got)
+	}
+	for label, want := range map[string]cluster.Level{"hall": cluster.LevelCore, "site": cluster.LevelCore + 1,
+		"network.topology.nvidia.com/core": cluster.LevelCore} {
+		if got, known := l.Level(label); !known || got != want {
+			t.Errorf("%s is %v", label, got)
+		}
+	}
+	l.Core = "my/core"
+	if got := above(map[string]string{"my/core": "m", "hall": "h"}); got != "m" {
+		t.Errorf("by a stated label: %q", got)
 	}
 }

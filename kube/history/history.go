@@ -57,7 +57,7 @@ func (r *Room) Cluster(now cluster.Time, spec *cluster.Spec, there func(node str
 	}
 	same := slices.EqualFunc(nodes, r.nodes, func(a, b cluster.Node) bool {
 		a.CPU, a.RAM, b.CPU, b.RAM = 0, 0, 0, 0 // what other pods leave
-		return a == b
+		return reflect.DeepEqual(a, b)
 	})
 	if same && reflect.DeepEqual(list, r.queues) {
 		return

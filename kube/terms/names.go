@@ -18,7 +18,7 @@ const (
 
 	AnnotationSize    = gangs.AnnotationSize // tasks of the gang
 	AnnotationMin     = gangs.AnnotationMin  // with so many it starts; the others follow one by one
-	AnnotationWithin  = Prefix + "within"    // nvlink, node, rack or fabric: the gang must stay inside one
+	AnnotationWithin  = Prefix + "within"    // nvlink, node, rack, fabric or core: the gang must stay inside one
 	AnnotationPrefer  = Prefix + "prefer"    // ... should
 	AnnotationRunTime = Prefix + "run-time"  // how long it is expected to run, such as 2h30m
 

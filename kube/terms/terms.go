@@ -134,7 +134,7 @@ func (r *Rules) Topology(origins []gangs.Origin) (cluster.Topology, error) {
 		l, ok := r.Labels.Level(s.Value)
 		if !ok {
 			return cluster.Topology{},
-				fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric), nor kubernetes.io/hostname", s.Where, s.Value)
+				fmt.Errorf("%s: %q is none of the labels that the configuration names (labels: clique, rack, fabric, core), nor kubernetes.io/hostname", s.Where, s.Value)
 		}
 		return cluster.Topology{Level: l, Required: true}, nil
 	}
