@@ -26,9 +26,9 @@ func vision(lo, hi int) service.Service {
 		Replicas: service.Replicas{Min: lo, Max: hi}, Variants: []service.Variant{v}}
 }
 
-// serve plays requests beside jobs on a node of four GPUs.
-func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals, jobs []trace.Entry) (*Serving,
-	Outcome) {
+// serve plays requests beside jobs on a node of four GPUs, and on others.
+func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals, jobs []trace.Entry,
+	more ...cluster.Node) (*Serving, Outcome) {
 	t.Helper()
 	p, err := scale.New(scaling)
 	if err != nil {
@@ -36,6 +36,7 @@ func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals
 	}
 	sv := &Serving{Services: []service.Service{s}, Scaling: []scale.Policy{p}, Stream: requests.Draw(a, 0)}
 	spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 4, CPU: 64000, RAM: 1 << 20}}}
+	spec.Nodes = append(spec.Nodes, more...)
 	out := Run(context.Background(), spec, jobs,
 		Setup{Policy: "multifactor", Placer: "best-fit", World: Options{Serving: sv}})
 	if out.Err != nil {
@@ -114,6 +115,26 @@ func TestServingBesideTraining(t *testing.T) {
 	}
 	if a, b := end(&alone), end(&out); b <= a || b == cluster.Never {
 		t.Errorf("training ends at %v alone, at %v beside the service", a, b)
+	}
+}
+
+// TestServingNoRoom: where there are no GPUs of the model on which a request costs least, others do the rest.
+func TestServingNoRoom(t *testing.T) {
+	s := vision(1, 6)
+	slow, fast := s.Variants[0], s.Variants[0]
+	slow.Name, slow.GPUTypes, slow.Cost = "slow", []string{"T4-16GB"}, 1
+	slow.Profile = service.Profile{{Share: cluster.Whole, Batch: 1, Latency: 10 * time.Millisecond}}
+	fast.Name, fast.GPUTypes, fast.Cost = "fast", []string{"A10-24GB"}, 1.5
+	fast.Profile = service.Profile{{Share: cluster.Whole, Batch: 1, Latency: 5 * time.Millisecond}}
+	s.Variants = []service.Variant{fast, slow}
+	_, rate := slow.Profile.Sustained(cluster.Whole, s.MaxBatch(&slow), s.Goal.Latency)
+	load := &requests.Arrivals{Rate: rate / 2, CV: 1, For: 30 * time.Minute,
+		Steps: []requests.Step{{At: 5 * time.Minute, Rate: 4 * rate}}}
+	other := cluster.Node{Name: "n2", Model: "A10-24GB", GPUs: 1, CPU: 64000, RAM: 1 << 20}
+	sv, _ := serve(t, s, "muster", load, nil, other)
+	got := &sv.Served[0]
+	if got.Peak < 3 || got.Attainment() < 0.9 {
+		t.Errorf("%d replicas at most, %.3f in time", got.Peak, got.Attainment())
 	}
 }
 

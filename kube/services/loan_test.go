@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,6 +38,7 @@ type queue struct {
 	rate    float64
 	waiting float64
 	servers map[types.UID]*httptest.Server
+	ahead   atomic.Int64            // of time, nanoseconds: the clock of what scales services
 	done    map[types.UID][]float64 // answers, by the time that they took
 }
 
@@ -149,7 +151,7 @@ variants:
 
 // TestLending: what a service does not use, training of another queue has. When requests come, training leaves within
 // the time that the service promises itself, and comes again when they are over. The goal is kept, and all is told.
-// Then whole servers are lent.
+// Then whole servers are lent. Then it is MIG and two models of GPUs that a service can have.
 func TestLending(t *testing.T) {
 	t.Parallel()
 	plane := controlplane.Start(t, controlplane.Options{Controllers: true})
@@ -202,6 +204,7 @@ func TestLending(t *testing.T) {
 	b.wait("training has it again", func() bool { return run("chat") == 1 && run("training") == 3 })
 	b.published(room)
 	q.serversReturn(run)
+	q.kinds(run)
 }
 
 // lyra is a service that lends whole servers: a replica is one.
@@ -223,22 +226,7 @@ variants:
 func (q *queue) serversReturn(run func(app string) int) {
 	q.Helper()
 	ctx := q.ctx
-	background := metav1.DeletePropagationBackground
-	if err := q.dyn.Resource(deployments.resourceIn("v1")).Namespace("default").Delete(ctx, "chat",
-		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		q.Fatal(err)
-	}
-	if err := q.c.BatchV1().Jobs("default").Delete(ctx, "training",
-		metav1.DeleteOptions{PropagationPolicy: &background}); err != nil {
-		q.Fatal(err)
-	}
-	q.wait("all is gone", func() bool {
-		if err := q.c.CoreV1().Pods("default").DeleteCollection(ctx,
-			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
-			q.Fatal(err)
-		}
-		return run("chat")+run("training") == 0
-	})
+	q.clear(run)
 	for _, name := range []string{"o", "p"} {
 		if _, err := q.c.CoreV1().Nodes().Create(ctx, controlplane.Node(name, 4, nil),
 			metav1.CreateOptions{}); err != nil {
@@ -260,6 +248,116 @@ func (q *queue) serversReturn(run func(app string) int) {
 	if after := q.names("narrow"); !slices.Equal(after, before) {
 		q.Errorf("of the two servers both were emptied: %v were there, then %v", before, after)
 	}
+}
+
+// clear ends the service and all training.
+func (q *queue) clear(run func(app string) int) {
+	q.Helper()
+	background := metav1.DeletePropagationBackground
+	all := metav1.DeleteOptions{PropagationPolicy: &background}
+	if err := q.dyn.Resource(deployments.resourceIn("v1")).Namespace("default").DeleteCollection(q.ctx, all,
+		metav1.ListOptions{}); err != nil {
+		q.Fatal(err)
+	}
+	if err := q.c.BatchV1().Jobs("default").DeleteCollection(q.ctx, all, metav1.ListOptions{}); err != nil {
+		q.Fatal(err)
+	}
+	q.wait("all is gone", func() bool {
+		if err := q.c.CoreV1().Pods("default").DeleteCollection(q.ctx,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64)}, metav1.ListOptions{}); err != nil {
+			q.Fatal(err)
+		}
+		return run("chat")+run("training")+run("wide")+run("narrow") == 0
+	})
+}
+
+// kinded is a service with a Deployment for each kind of GPU that it can have; all serve as many requests.
+const kinded = `
+name: chat
+queue: prod
+tier: critical
+latency: 5s
+percentile: 90
+replicas: {min: 1, max: 8}
+scaling: muster:window=2s
+variants:
+- {name: slice, cost: 1, mig: 1g.10gb, profile: [{batch: 1, latency: 100ms}]}
+- {name: older, cost: 2, gpu_types: [A100-80GB], profile: [{batch: 1, latency: 100ms}]}
+- {name: newer, cost: 3, gpu_types: [H100-80GB], profile: [{batch: 1, latency: 100ms}]}
+`
+
+// kinds: a service takes the kind of GPU on which a request costs least, and the next where there are no more of it.
+func (q *queue) kinds(run func(app string) int) {
+	q.Helper()
+	q.clear(run)
+	all := metav1.ListOptions{}
+	if err := q.c.CoreV1().Nodes().DeleteCollection(q.ctx, metav1.DeleteOptions{}, all); err != nil {
+		q.Fatal(err)
+	}
+	const product = "nvidia.com/gpu.product"
+	sliced := controlplane.Node("sliced", 1, map[string]string{product: "NVIDIA-A100-SXM4-80GB",
+		"nvidia.com/mig.strategy": "mixed"})
+	delete(sliced.Status.Capacity, "nvidia.com/gpu") // it is all in slices
+	sliced.Status.Capacity["nvidia.com/mig-1g.10gb"] = resource.MustParse("2")
+	for _, n := range []*v1.Node{sliced,
+		controlplane.Node("older", 2, map[string]string{product: "NVIDIA-A100-SXM4-80GB"}),
+		controlplane.Node("newer", 4, nil)} {
+		n.Status.Allocatable = n.Status.Capacity
+		if _, err := q.c.CoreV1().Nodes().Create(q.ctx, n, metav1.CreateOptions{}); err != nil {
+			q.Fatal(err)
+		}
+	}
+	q.set(4)
+	q.ahead.Store(int64(stuckFor + time.Second)) // who waits at all has waited for long
+	for _, of := range []struct{ name, resource, product string }{{"slice", "nvidia.com/mig-1g.10gb", ""},
+		{"older", "nvidia.com/gpu", "NVIDIA-A100-SXM4-80GB"}, {"newer", "nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3"}} {
+		labels := map[string]any{"app": "chat", "kind": of.name, terms.LabelQueue: "prod", terms.LabelTier: "critical"}
+		annotations := map[string]any{AnnotationVariant: "chat"}
+		replicas := int64(0)
+		if of.name == "slice" {
+			annotations, replicas = map[string]any{Annotation: kinded}, 1
+		}
+		spec := map[string]any{"schedulerName": "muster", "containers": []any{map[string]any{"name": "main",
+			"image": "none", "resources": map[string]any{"limits": map[string]any{of.resource: "1"}}}}}
+		if of.product != "" {
+			spec["nodeSelector"] = map[string]any{product: of.product}
+		}
+		q.create(deployments, of.name, annotations, map[string]any{"replicas": replicas,
+			"selector": map[string]any{"matchLabels": map[string]any{"kind": of.name}},
+			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": spec}})
+	}
+	are := func(slice, older, newer int) func() bool {
+		return func() bool {
+			return q.running("slice") == slice && q.running("older") == older && q.running("newer") == newer
+		}
+	}
+	q.wait("a slice serves", are(1, 0, 0))
+	q.set(34)
+	q.wait("both slices serve, and the GPUs that cost least of the others", func() bool {
+		return q.running("slice") == 2 && q.running("older") == 2 && q.running("newer") >= 0
+	})
+	q.set(55)
+	q.wait("so do the dearest", func() bool {
+		return q.running("slice") == 2 && q.running("older") == 2 && q.running("newer") >= 1
+	})
+	q.event("slice", "ServiceScaled", "no GPUs were found for more replicas of slice (2 have some)")
+	q.set(4)
+	q.wait("a slice is enough", are(1, 0, 0))
+}
+
+// running is how many pods of a Deployment run.
+func (q *queue) running(kind string) (n int) {
+	q.Helper()
+	list, err := q.c.CoreV1().Pods("default").List(q.ctx, metav1.ListOptions{LabelSelector: "kind=" + kind})
+	if err != nil {
+		q.Fatal(err)
+	}
+	for i := range list.Items {
+		if p := &list.Items[i]; p.Status.Phase == v1.PodRunning && p.DeletionTimestamp == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // names are the pods of an app, which a controller makes again under other names.
@@ -326,6 +424,7 @@ func (q *queue) schedule(ctx context.Context, beside *sync.WaitGroup) *Room {
 	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}}
 	opt := q.options(log, labels)
 	opt.GPUs = []string{"nvidia.com/gpu"}
+	opt.Now = func() time.Time { return time.Now().Add(time.Duration(q.ahead.Load())) }
 	room := New(opt)
 	kill := engine.StopRule{How: engine.Kill, Grace: time.Minute}
 	d := kube.New(kube.Options{Client: q.c, Dynamic: q.dyn, Tell: q.c, Scheduler: "muster",

@@ -24,7 +24,12 @@ func (h held) String() string {
 // persons respects what others set since Muster began with a service: replicas within the service's bounds stay for a
 // period, others as long as they are so.
 func (r *Room) persons(s *running, f *fleet, now time.Time) (st status, leave bool) {
-	total, bounds := f.total(f.have), s.spec.Replicas
+	total, theirs, bounds := f.total(f.have), 0, s.spec.Replicas
+	for i, o := range s.parts {
+		if o != nil && o.setBy != manager {
+			theirs += f.have[i]
+		}
+	}
 	there := map[held]time.Time{}
 	for _, o := range s.parts {
 		if o == nil || o.setBy == manager {
@@ -45,7 +50,8 @@ func (r *Room) persons(s *running, f *fleet, now time.Time) (st status, leave bo
 		there[key] = since
 		switch {
 		case !s.adopted || s.changed:
-		case total < bounds.Min || total > bounds.Max:
+		case total < bounds.Min, theirs > bounds.Max,
+			total > bounds.Max && known && o.replicas != left: // and not only what Muster replaces is too many
 			return status{State: paused, Message: fmt.Sprintf(
 				"%s; together that is not from %d to %d, so Muster leaves it alone until that changes", key, bounds.Min,
 				bounds.Max)}, true

@@ -79,24 +79,25 @@ func TestInOrder(t *testing.T) {
 	for i, c := range []struct {
 		after             time.Duration
 		have, ready, want [2]int
-		waits             bool
+		waits             time.Duration
 		next              [2]int
 	}{
-		{0, [2]int{5, 0}, [2]int{5, 0}, [2]int{3, 0}, false, [2]int{3, 0}}, // nothing is replaced
-		{0, [2]int{3, 0}, [2]int{3, 0}, [2]int{0, 2}, false, [2]int{3, 2}},
-		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{3, 2}},
-		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, true, [2]int{3, 2}},
-		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, true, [2]int{2, 2}},
-		{20 * time.Second, [2]int{2, 2}, [2]int{2, 1}, [2]int{0, 2}, true, [2]int{2, 2}},
-		{4 * time.Minute, [2]int{1, 2}, [2]int{1, 0}, [2]int{0, 2}, true, [2]int{1, 2}}, // the last that answers
-		{0, [2]int{1, 2}, [2]int{1, 2}, [2]int{0, 2}, false, [2]int{0, 2}},
-		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{3, 2}},
-		{4 * time.Minute, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, false, [2]int{2, 2}}, // it never answers
-		{0, [2]int{3, 3}, [2]int{3, 0}, [2]int{0, 2}, false, [2]int{3, 2}},               // a moment ago it was three
-		{0, [2]int{0, 5}, [2]int{0, 1}, [2]int{0, 3}, false, [2]int{0, 3}},               // what waits is not needed
+		{0, [2]int{5, 0}, [2]int{5, 0}, [2]int{3, 0}, 0, [2]int{3, 0}}, // nothing is replaced
+		{0, [2]int{3, 0}, [2]int{3, 0}, [2]int{0, 2}, 0, [2]int{3, 2}},
+		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 0, [2]int{3, 2}},
+		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 9 * time.Second, [2]int{3, 2}},
+		{20 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 29 * time.Second, [2]int{3, 2}},
+		{2 * time.Second, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 31 * time.Second, [2]int{2, 2}},
+		{20 * time.Second, [2]int{2, 2}, [2]int{2, 1}, [2]int{0, 2}, 51 * time.Second, [2]int{2, 2}},
+		{4 * time.Minute, [2]int{1, 2}, [2]int{1, 0}, [2]int{0, 2}, time.Hour, [2]int{1, 2}}, // the last that answers
+		{0, [2]int{1, 2}, [2]int{1, 2}, [2]int{0, 2}, 0, [2]int{0, 2}},
+		{0, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 0, [2]int{3, 2}},
+		{4 * time.Minute, [2]int{3, 2}, [2]int{3, 1}, [2]int{0, 2}, 0, [2]int{2, 2}}, // it never answers
+		{0, [2]int{3, 3}, [2]int{3, 0}, [2]int{0, 2}, 0, [2]int{3, 2}},               // a moment ago it was three
+		{0, [2]int{0, 5}, [2]int{0, 1}, [2]int{0, 3}, 0, [2]int{0, 3}},               // what waits is not needed
 	} {
 		at = at.Add(c.after)
-		f := &fleet{have: c.have[:], ready: c.ready[:], waits: []bool{false, c.waits}}
+		f := &fleet{have: c.have[:], ready: c.ready[:], waits: []time.Duration{0, c.waits}}
 		if got := s.inOrder(f, c.want[:], at); [2]int(got) != c.next {
 			t.Errorf("%d: %v, not %v", i, got, c.next)
 		}
@@ -159,7 +160,7 @@ func TestPhases(t *testing.T) {
 	if lacks := s.withoutPhase(); lacks != "no object has replicas for decode" {
 		t.Error(lacks)
 	}
-	f := &fleet{have: []int{1, 0, 4, 0}, ready: []int{1, 0, 4, 0}, waits: make([]bool, 4)}
+	f := &fleet{have: []int{1, 0, 4, 0}, ready: []int{1, 0, 4, 0}, waits: make([]time.Duration, 4)}
 	if got := s.inOrder(f, []int{3, 0, 2, 0}, time.Unix(1000, 0)); !slices.Equal(got, []int{3, 0, 2, 0}) {
 		t.Errorf("more for prompts and less for tokens: %v", got)
 	}

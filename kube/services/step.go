@@ -22,13 +22,14 @@ import (
 
 // fleet is what there is of a service, by variant.
 type fleet struct {
-	have     []int // replicas that the objects should have
-	ready    []int // pods that answer
-	waits    []bool
-	variant  map[string]int // of pods that can be asked, by their ID
-	silent   [][]string     // names of pods that do not answer
-	replicas []load.Replica // that can be asked
-	problem  error          // why others cannot
+	have     []int           // replicas that the objects should have
+	ready    []int           // pods that answer
+	waiting  []int           // pods that wait for a place
+	waits    []time.Duration // for which the first of these has waited
+	variant  map[string]int  // of pods that can be asked, by their ID
+	silent   [][]string      // names of pods that do not answer
+	replicas []load.Replica  // that can be asked
+	problem  error           // why others cannot
 }
 
 func (f *fleet) total(of []int) (n int) {
@@ -46,7 +47,7 @@ func (r *Room) step(ctx context.Context, s *running, now time.Time) {
 		r.tell(ctx, s, st)
 		return
 	}
-	f, err := r.fleet(ctx, s)
+	f, err := r.fleet(ctx, s, now)
 	if err != nil {
 		r.opt.Log.Warn("services: pods are not known", "service", s.object.String(), "error", err)
 		return
@@ -149,10 +150,10 @@ func (r *Room) autoscaler(o *object) *object {
 }
 
 // fleet counts the pods of a service.
-func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
+func (r *Room) fleet(ctx context.Context, s *running, now time.Time) (*fleet, error) {
 	n := len(s.parts)
-	f := &fleet{have: make([]int, n), ready: make([]int, n), waits: make([]bool, n), silent: make([][]string, n),
-		variant: map[string]int{}}
+	f := &fleet{have: make([]int, n), ready: make([]int, n), waiting: make([]int, n), waits: make([]time.Duration, n),
+		silent: make([][]string, n), variant: map[string]int{}}
 	for i, o := range s.parts {
 		if o == nil {
 			continue
@@ -170,7 +171,10 @@ func (r *Room) fleet(ctx context.Context, s *running) (*fleet, error) {
 			if p.DeletionTimestamp != nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 				continue
 			}
-			f.waits[i] = f.waits[i] || condition(p, v1.PodScheduled) == v1.ConditionFalse
+			if condition(p, v1.PodScheduled) == v1.ConditionFalse {
+				f.waiting[i]++
+				f.waits[i] = max(f.waits[i], now.Sub(p.CreationTimestamp.Time))
+			}
 			if condition(p, v1.PodReady) != v1.ConditionTrue {
 				f.silent[i] = append(f.silent[i], p.Name)
 				continue
@@ -257,6 +261,17 @@ func replica(m *service.Metrics, p *v1.Pod) (x load.Replica, err error) {
 	return x, nil
 }
 
+// replicasOf are the replicas of a variant as its policy, which knows it by another number, is shown them.
+func (f *fleet) replicasOf(variant, number int) (list []scale.Replica) {
+	starting := max(0, f.have[variant]-f.ready[variant]-f.waiting[variant])
+	for n := range f.have[variant] {
+		list = append(list, scale.Replica{Kind: scale.Kind{Variant: number, Share: cluster.Whole},
+			Answers: n < f.ready[variant],
+			Stuck:   n >= f.ready[variant]+starting && f.waits[variant] >= stuckFor})
+	}
+	return list
+}
+
 // decide asks the service's policy.
 func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) (want []int, st status, why string) {
 	l, seen, problem := r.load(ctx, s, f, now)
@@ -293,6 +308,7 @@ func (r *Room) decide(ctx context.Context, s *running, f *fleet, now time.Time) 
 			}
 			v.Ready = append(v.Ready, f.ready[i])
 			v.Coming = append(v.Coming, max(0, f.have[i]-f.ready[i]))
+			v.Have = append(v.Have, f.replicasOf(i, len(of)-1)...)
 		}
 	}
 	if s.spec.Phased() && !slices.Equal(of, s.of) { // what the policy remembers is by variant
@@ -450,7 +466,7 @@ func (s *running) inOrder(f *fleet, want []int, now time.Time) []int {
 // phaseInOrder is inOrder of the variants of one phase.
 func (s *running) phaseInOrder(p llm.Phase, f *fleet, want, next []int, now time.Time) {
 	lacks, spare, patience := false, 0, slowFor
-	ready, waits := 0, false
+	ready, waits := 0, time.Duration(0)
 	for i, n := range want {
 		if phase(&s.spec.Variants[i]) != p {
 			continue
@@ -459,28 +475,29 @@ func (s *running) phaseInOrder(p llm.Phase, f *fleet, want, next []int, now time
 			lacks = true
 			patience = max(patience, 3*s.spec.Variants[i].Startup)
 		} else {
-			spare += max(0, f.have[i]-n)
+			spare += max(0, min(f.have[i], f.ready[i])-n) // a Deployment loses first what does not answer
 		}
 		ready += f.ready[i]
-		waits = waits || f.waits[i]
-	}
-	if waits {
-		patience = stuckFor
+		waits = max(waits, f.waits[i])
 	}
 	stuck := &s.stuck[p]
+	late := now.Sub(*stuck) > patience
+	if waits > 0 { // for so long that the policy knows that there is no place, and may want others instead
+		late = min(waits, now.Sub(*stuck)) > stuckFor
+	}
 	switch {
 	case !lacks || spare == 0:
 		*stuck = time.Time{}
 		return
 	case stuck.IsZero():
 		*stuck = now
-	case now.Sub(*stuck) > patience && ready > 1:
+	case late && ready > 1:
 		*stuck = now
 		spare--
 	}
 	for i, n := range want {
 		if phase(&s.spec.Variants[i]) == p && n <= f.ready[i] {
-			more := min(max(0, f.have[i]-n), spare)
+			more := min(max(0, min(f.have[i], f.ready[i])-n), spare)
 			next[i] += more
 			spare -= more
 		}

@@ -178,6 +178,7 @@ type running struct {
 	keptReturns int
 	decided     time.Time
 	waits       time.Time   // since when a replica waits for GPUs; zero: none does
+	stuck       bool        // one has waited for long, which the policy knows
 	was         tally.Tally // as of the last decision
 	seen        []seen      // the last minute
 	prompt      float64     // tokens, in the mean
@@ -472,8 +473,8 @@ func (c *Controller) served(name string) *gateway.Served {
 	return &c.report.Services[i]
 }
 
-// decide asks a service's policy where it is time: each period, and at once where a request waits for a first replica.
-// A planner is asked about all its services that something is known of.
+// decide asks a service's policy where it is time: each period, and at once where a request waits for a first replica
+// or a replica has waited in vain for GPUs. A planner is asked about all its services that something is known of.
 func (c *Controller) decide(s *running, now time.Time) {
 	b := s.bounds()
 	count := s.wanted()
@@ -486,8 +487,11 @@ func (c *Controller) decide(s *running, now time.Time) {
 		return
 	}
 	c.measure(s, served)
-	waits := (served.Waiting > 0 || needed(served) > 0) && len(c.of(s)) == 0 && count == 0
-	if now.Sub(s.decided) < c.opt.Period && !waits && count >= b.Min && count <= b.Max {
+	have := s.states(c.of(s), now)
+	waits := (served.Waiting > 0 || needed(served) > 0) && len(have) == 0 && count == 0
+	stuck := slices.ContainsFunc(have, func(r scale.Replica) bool { return r.Stuck && !r.Leaves })
+	news := stuck && !s.stuck // before replicas make room for those that wait
+	if s.stuck = stuck; now.Sub(s.decided) < c.opt.Period && !waits && !news && count >= b.Min && count <= b.Max {
 		return
 	}
 	var asked []*running

@@ -27,7 +27,8 @@ type world struct {
 	dir  context.Context
 	mu   sync.Mutex
 	now  time.Time
-	gpus int // jobs beyond as many wait
+	gpus int            // jobs beyond as many wait
+	most map[string]int // likewise of a variant, where it is there
 	next int
 	jobs map[int]*worldJob
 	kept map[string]Service
@@ -90,20 +91,23 @@ func (w *world) Submit(_ context.Context, s *Service, k scale.Kind, port int) (i
 // start starts jobs that wait while there are GPUs; the lock is held.
 func (w *world) start() {
 	ids := []int{}
-	running := 0
+	running, of := 0, map[string]int{}
 	for id, j := range w.jobs {
 		ids = append(ids, id)
 		if j.State == Starts {
 			running++
+			of[j.Variant]++
 		}
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
 		j := w.jobs[id]
-		if j.State != Waits || running >= w.gpus {
+		most, bounded := w.most[j.Variant]
+		if j.State != Waits || running >= w.gpus || bounded && of[j.Variant] >= most {
 			continue
 		}
 		running++
+		of[j.Variant]++
 		j.State, j.Started = Starts, w.now
 		if w.mute {
 			continue

@@ -32,7 +32,7 @@ func (v *View) options(all bool) (list []option) {
 		}
 		for _, share := range shares {
 			if rate := v.sustained(x, share); rate > 0 {
-				list = append(list, option{Kind{i, share}, rate, x.PerHourOf(share), s.Replicas.Max})
+				list = append(list, option{Kind{i, share}, rate, x.PerHourOf(share), v.roomFor(i)})
 			}
 		}
 	}
@@ -48,8 +48,28 @@ func (v *View) cheapest(rate, factor float64) (want []int, full bool) {
 }
 
 // covering is cheapest as numbers of replicas of options, at least as many as the service's least: the rest are of
-// the cheapest option.
+// the cheapest option. What variants for which there are GPUs cannot cover of the rate is covered as if there were some
+// for all: those wait.
 func (v *View) covering(rate, factor float64) (list []option, n []int, full bool) {
+	list, n, full = v.coveringOf(rate, factor)
+	if v.most == nil {
+		return list, n, full
+	}
+	covered, cost, replicas := v.of(wants(list, n))
+	if full && replicas >= v.Service.Replicas.Min {
+		return list, n, true
+	}
+	rest, spec := *v, *v.Service
+	spec.Replicas = service.Replicas{Min: max(0, spec.Replicas.Min-replicas), Max: spec.Replicas.Max - replicas}
+	if spec.Budget.PerHour > 0 {
+		spec.Budget.PerHour = max(1e-9, spec.Budget.PerHour-cost)
+	}
+	rest.Service, rest.most = &spec, nil
+	more, m, full := rest.coveringOf(max(0, rate-covered*factor), factor)
+	return append(list, more...), append(n, m...), full
+}
+
+func (v *View) coveringOf(rate, factor float64) (list []option, n []int, full bool) {
 	b := &v.Service.Budget
 	list = scaled(v.options(false), factor)
 	n, cost := coverCost(list, rate, v.Service.Replicas.Max)
@@ -94,15 +114,22 @@ func coverCost(list []option, rate float64, most int) (n []int, cost float64) {
 
 // atLeast adds replicas of the cheapest option up to the service's least.
 func (v *View) atLeast(list []option, n []int) []int {
-	total, cheap := 0, -1
+	total := 0
 	for k := range list {
 		total += n[k]
-		if cheap < 0 || list[k].cost < list[cheap].cost {
-			cheap = k
-		}
 	}
-	if total < v.Service.Replicas.Min && cheap >= 0 {
-		n[cheap] += v.Service.Replicas.Min - total
+	for total < v.Service.Replicas.Min {
+		cheap := -1
+		for k := range list {
+			if n[k] < list[k].most && (cheap < 0 || list[k].cost < list[cheap].cost) {
+				cheap = k
+			}
+		}
+		if cheap < 0 {
+			break
+		}
+		more := min(v.Service.Replicas.Min-total, list[cheap].most-n[cheap])
+		n[cheap], total = n[cheap]+more, total+more
 	}
 	return n
 }

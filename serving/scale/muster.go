@@ -47,6 +47,8 @@ type muster struct {
 	ready   []Want       // likewise
 	recent  peak
 	last    cluster.Time // with a request
+	room    room
+	says    string
 	sized   []Want       // where replicas may have any size: what was wanted last
 	sizedAt cluster.Time // when that changed
 }
@@ -58,7 +60,7 @@ const startupUnknown = time.Minute
 const trickle = 1e-6
 
 func newMuster(k *knobs.Set) (Policy, error) {
-	m := &muster{factor: 1, missed: mostFactor}
+	m := &muster{factor: 1, missed: mostFactor, room: room{}}
 	var err error
 	if m.risk, err = k.Number("risk", 0, 1); err != nil {
 		return nil, err
@@ -81,6 +83,8 @@ func (m *muster) Decide(v *View) []int {
 func (m *muster) size(v *View) []Want {
 	v = m.lengths.steady(v)
 	v.sizing = true
+	m.room.see(v)
+	m.says = m.room.says(v.Service)
 	if len(v.options(true)) == 0 { // nothing is known of its requests yet
 		return Wants(v.Service, only(v, 0, max(1, v.Replicas())))
 	}
@@ -120,6 +124,9 @@ func (m *muster) size(v *View) []Want {
 	}
 	return want
 }
+
+// Says is for which variants there were no GPUs, in words; "": there were some for all.
+func (m *muster) Says() string { return m.says }
 
 // another adds a second replica, if the budget pays for it: that one is too few shows only when others that are asked
 // for then answer late. If the first period does not need it, it is gone before it answers.

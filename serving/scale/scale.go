@@ -36,7 +36,8 @@ type View struct {
 	Memory  float64 // part of their memory for keys and values that replicas use now, in the mean of those that say it
 	Tell    int     // replicas that say it
 
-	sizing bool // the policy chooses the sizes that services leave open
+	sizing bool  // the policy chooses the sizes that services leave open
+	most   []int // replicas for which there are GPUs, by variant; nil: nobody waits for any
 }
 
 // GPUs is how many GPUs of a model there are.

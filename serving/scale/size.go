@@ -26,7 +26,8 @@ func (v *View) there() []Want { return v.counted(v.Ready, v.Coming) }
 // answering are the replicas that answer, by kind.
 func (v *View) answering() []Want { return v.counted(v.Ready) }
 
-// counted is what there is by kind: as listed for variants whose replicas may have any size, else as counted.
+// counted is what there is by kind: as listed for variants whose replicas may have any size, else as counted, less what
+// waits for GPUs in vain.
 func (v *View) counted(numbers ...[]int) (list []Want) {
 	for i := range v.Service.Variants {
 		x := &v.Service.Variants[i]
@@ -42,6 +43,7 @@ func (v *View) counted(numbers ...[]int) (list []Want) {
 		for _, n := range numbers {
 			w.Replicas += n[i]
 		}
+		w.Replicas = min(w.Replicas, v.roomFor(i))
 		list = append(list, w)
 	}
 	return list
