@@ -137,8 +137,9 @@ func TestKubeServices(t *testing.T) {
 	}
 	for text, want := range map[string]string{"{period: 100ms}": "from 1s to 1h",
 		"{prometheus: 'p:9090'}": "no address", "{promethius: x}": `did you mean "prometheus"`,
-		"{prometheus_access: {token_file: t}}":                                                    "prometheus is missing",
-		"{prometheus: 'http://p', prometheus_access: {user: a}}":                                  "belong together",
+		"{weights: /w.json}":                                     "on Kubernetes no service is under inss-rl",
+		"{prometheus_access: {token_file: t}}":                   "prometheus is missing",
+		"{prometheus: 'http://p', prometheus_access: {user: a}}": "belong together",
 		"{prometheus: 'http://p', prometheus_access: {token_file: t, user: a, password_file: p}}": "either token_file",
 		"{prometheus: 'http://p', prometheus_access: {ca_file: c}}":                               "does not begin with https"} {
 		if _, err := ReadKube("k.yaml", strings.NewReader("services: "+text)); err == nil ||

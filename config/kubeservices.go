@@ -28,6 +28,7 @@ type kubeServicesFile struct {
 	Period     *Duration        `yaml:"period"`
 	Prometheus string           `yaml:"prometheus"`
 	Access     PrometheusAccess `yaml:"prometheus_access"`
+	Weights    string           `yaml:"weights"` // refused: of muster serve
 }
 
 // servicesPeriod is the period if none is given.
@@ -41,6 +42,10 @@ func (f *kubeServicesFile) services() (*KubeServices, error) {
 	s := &KubeServices{Period: servicesPeriod, Prometheus: f.Prometheus, Access: f.Access}
 	if f.Period != nil {
 		s.Period = time.Duration(*f.Period)
+	}
+	if f.Weights != "" {
+		return nil, At(errors.New("on Kubernetes no service is under inss-rl: it chooses parts of GPUs, and there the pod "+
+			"template does; muster serve and muster sim have them"), "weights")
 	}
 	if s.Period < time.Second || s.Period > time.Hour {
 		return nil, At(errors.New("it is from 1s to 1h"), "period")

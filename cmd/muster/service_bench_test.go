@@ -100,3 +100,68 @@ variants:
 		b.ReportMetric(rates[64]/rates[1], "times")
 	}
 }
+
+// BenchmarkStep: how long after a step in load a service is in time again, and the part of the requests that were late
+// until then, with the example's model on the CPU: from 0.4 to 1.6 times what one replica sustains.
+func BenchmarkStep(b *testing.B) {
+	const goal = 200 * time.Millisecond
+	wd, err := os.Getwd()
+	if err != nil {
+		b.Fatal(err)
+	}
+	model := filepath.Join(wd, "..", "..", "examples", "serving", "matrix.py")
+	one := 0.0 // requests a second that a replica sustains
+	for _, policy := range []string{"muster", "hpa:window=30s"} {
+		b.Run(policy, func(b *testing.B) {
+			s := startServing(b, "4xH100-80GB")
+			apply := func(scaling string) {
+				text := fmt.Sprintf("name: vision\nlatency: %v\npercentile: 95\nreplicas: {min: 1, max: 2}\n"+
+					"batching: {max: 1}\nscaling: %s\nvariants:\n"+
+					"  - {name: matrix, command: [/usr/bin/python3, %s], startup: 4s, profile: measure}\n", goal, scaling, model)
+				path := filepath.Join(s.dir, "vision.yaml")
+				if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+					b.Fatal(err)
+				}
+				s.must("service", "apply", path)
+			}
+			for b.Loop() {
+				apply("static:replicas=1")
+				s.answers("vision", 1)
+				if one == 0 {
+					if one = s.sustained(b, "vision", goal); one == 0 {
+						b.Fatal("the machine is too busy: a replica does not sustain 25 requests a second")
+					}
+				}
+				f := s.sends("vision", 0.4*one)
+				apply(policy)
+				time.Sleep(20 * time.Second)
+				s.answers("vision", 1)
+				step := f.at(1.6 * one)
+				began := time.Now()
+				s.eventually("another is wanted", func() bool { return s.show("vision").Wanted > 1 })
+				b.ReportMetric(time.Since(began).Seconds(), "s-until-wanted")
+				s.answers("vision", 2)
+				b.ReportMetric(time.Since(began).Seconds(), "s-until-it-answers")
+				time.Sleep(30*time.Second - time.Since(began))
+				all := f.end()[step:]
+				last, late := all[0].due, 0 // the last of ten in a row of which two were late
+				for i := range all {
+					if inTime(all[i:i+1], goal) == 0 {
+						late++
+					}
+					if i >= 10 && inTime(all[i-10:i], goal) < 9 {
+						last = all[i].due
+					}
+				}
+				b.ReportMetric(last.Sub(began).Seconds(), "s-until-in-time")
+				b.ReportMetric(float64(late), "late")
+				b.ReportMetric(float64(len(all)), "requests")
+				b.ReportMetric(one, "sustained/s")
+				s.must("service", "delete", "vision")
+				s.eventually("it is gone", func() bool {
+					return strings.Contains(s.must("service", "list"), "no services")
+				})
+			}
+		})
+	}
+}

@@ -58,6 +58,7 @@ type simFlags struct {
 	html, json, csv, jobs, journal string
 	search, methods, atOnce        string
 	services, requests, scaling    string
+	serviceWeights                 string
 	starts                         int
 	profiles                       runProfiles
 }
@@ -134,6 +135,8 @@ func newSim() *cobra.Command {
 	fl.StringVar(&f.requests, "requests", "", "with --services: the file that says which requests come, recorded or drawn")
 	fl.StringVar(&f.scaling, "scaling", "",
 		"with --services: policies that add and remove replicas, to compare (default: the services' own)")
+	fl.StringVar(&f.serviceWeights, "service-weights", "",
+		"with --services: file of weights of those under inss-rl that name none, as services.weights of muster serve has it")
 	fl.IntVar(&f.starts, "score-starts", 0,
 		"ask when jobs will start, at the submission of each Nth that has to wait and later of others, and score the answers (docs/design/expected-starts.md)")
 	fl.StringVar(&f.journal, "journal", "", "write a journal to this file (several policies: their names are added)")
@@ -199,8 +202,8 @@ func runSim(c *cobra.Command, f *simFlags) error {
 	if f.services != "" {
 		return simServices(c, f)
 	}
-	if f.requests != "" || f.scaling != "" {
-		return usage(errors.New("--requests and --scaling need --services"))
+	if f.requests != "" || f.scaling != "" || f.serviceWeights != "" {
+		return usage(errors.New("--requests, --scaling and --service-weights need --services"))
 	}
 	if f.methods != "" || f.atOnce != "" {
 		return usage(errors.New("--methods and --at-once need --search"))

@@ -32,6 +32,16 @@ func simServices(c *cobra.Command, f *simFlags) error {
 		return usage(errors.New("--services: say with --requests which requests come"))
 	}
 	scale.ReadFile = config.ReadFile // of weights, with the rights of the user who names them
+	if f.serviceWeights != "" {
+		text, err := config.ReadFile(f.serviceWeights)
+		if err == nil {
+			err = scale.CheckWeights(text)
+		}
+		if err != nil {
+			return usage(fmt.Errorf("--service-weights %s: %w; muster learn inss-rl writes such a file", f.serviceWeights, err))
+		}
+		scale.Weights = text
+	}
 	services, err := config.LoadServices(f.services)
 	if err != nil {
 		return usage(err)

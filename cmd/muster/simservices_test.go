@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/report"
+	"github.com/muster-gpu/muster/serving/inss"
+	"github.com/muster-gpu/muster/serving/scale"
 )
 
 // TestSimServices: three scaling policies in one table; the same twice; beside a workload, whose jobs wait
@@ -194,5 +197,43 @@ forecast: {steps: [{at: 1970-01-01T00:00:00Z, rate: 100}, {at: 1970-01-01T00:10:
 			t.Errorf("forecast %q: %d requests missed the goal, of %d before the first replica answered; want those of %d s",
 				forecast, missed, first, seconds)
 		}
+	}
+}
+
+// TestSimServiceWeights: the weights of a file count for services under inss-rl that name none, as they do on a machine.
+func TestSimServiceWeights(t *testing.T) {
+	t.Cleanup(func() { scale.Weights = nil })
+	agents, err := inss.ReadAgents(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := agents.Write("a test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, wrong, load := filepath.Join(dir, "w.json"), filepath.Join(dir, "wrong.json"), filepath.Join(dir, "load.yaml")
+	if err := errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(wrong, []byte("{}"), 0o600),
+		os.WriteFile(load, []byte("service: a\nrate: 100\nfor: 1m\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	sim := []string{"sim", "--services", "../../examples/serving/three.yaml", "--requests", load, "--cluster",
+		"1x4xA100-80GB", "--policies", "fifo", "--scaling", "inss-rl"}
+	if out := ok(t, append(sim, "--service-weights", file)...); !strings.Contains(out, "inss-rl") {
+		t.Error(out)
+	}
+	if string(scale.Weights) != string(text) {
+		t.Error("the file's weights are not those of the policy")
+	}
+	for name, want := range map[string]string{wrong: "muster learn inss-rl writes such a file",
+		filepath.Join(dir, "none"): "no such file"} {
+		if _, _, err := muster(t, t.Context(), append(sim, "--service-weights", name)...); err == nil ||
+			!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--service-weights "+name) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, _, err := muster(t, t.Context(), "sim", "--demo", "--service-weights", file); err == nil ||
+		!strings.Contains(err.Error(), "need --services") {
+		t.Error(err)
 	}
 }

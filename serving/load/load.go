@@ -55,6 +55,7 @@ func Play(ctx context.Context, opt Options) (counts []tally.Tally, errs map[stri
 	p := &player{Options: &opt, open: make(chan struct{}, opt.Open), counts: make([]tally.Tally, len(opt.Services)),
 		bodies: make([][]byte, len(opt.Services)), errs: map[string]int{},
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: opt.Open}}}
+	defer p.client.CloseIdleConnections()
 	for i := range opt.Services {
 		s := &opt.Services[i]
 		if p.bodies[i] = opt.Body; s.Language() || opt.Body != nil {

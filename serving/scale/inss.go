@@ -17,7 +17,7 @@ var inssRLKind = kind{knobs.Kind{Name: "inss-rl",
 	About: "InSS with learnt agents beside the solver: of both plans the better one",
 	Knobs: append(planKnobs("10s", "0.4"), knobs.Knob{Name: "weights", Default: "",
 		About: "file of weights (muster learn inss-rl), in the simulator only; none: those of services.weights in the " +
-			"daemon's configuration, else those that come with Muster"})},
+			"daemon's configuration, or of --service-weights, else those that come with Muster"})},
 	newInssRL}
 
 // ReadFile reads the files of weights that policies name. Only a program with no more rights than the user who names
