@@ -61,8 +61,8 @@ bench: ## the figures of docs/performance.md
 bench-kube: ## schedulers on a real Kubernetes control plane, side by side (half an hour)
 	$(GO) test -run xxx -bench 'Cluster|Backlog' -benchtime 1x -timeout 90m ./kube
 
-bench-serving: ## what batches gain: a model on the CPU, one request at a time and in batches, at the same goal
-	$(GO) test -run xxx -bench Batching -benchtime 1x -timeout 30m ./cmd/muster
+bench-serving: ## a model on the CPU: what batches gain at the same goal, and how soon a step in load is met (two idle cores)
+	$(GO) test -run xxx -bench 'Batching|Step' -benchtime 1x -timeout 30m ./cmd/muster
 
 bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; twenty minutes)
 	$(GO) test -run xxx -bench Network -benchtime 1x -timeout 60m ./cmd/muster

@@ -63,7 +63,7 @@ func TestSimServices(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--services x.yaml":                   "say with --requests which requests come",
-		"--requests x.yaml":                   "--requests and --scaling need --services",
+		"--requests x.yaml":                   "--requests, --scaling and --service-weights need --services",
 		"--services x.yaml --requests y.yaml": "x.yaml",
 		"--services ../../examples/serving/vision.yaml --requests ../../examples/serving/vision-load.yaml --demo":                          "the cluster can never run a replica",
 		"--services x.yaml --requests y.yaml --csv z":                                                                                      "--csv",
@@ -200,7 +200,7 @@ forecast: {steps: [{at: 1970-01-01T00:00:00Z, rate: 100}, {at: 1970-01-01T00:10:
 	}
 }
 
-// TestSimServiceWeights: the weights of a file count for services under inss-rl that name none, as they do on a machine.
+// TestSimServiceWeights: the weights of a file count for services under inss-rl that name none, as on a machine.
 func TestSimServiceWeights(t *testing.T) {
 	t.Cleanup(func() { scale.Weights = nil })
 	agents, err := inss.ReadAgents(nil)
