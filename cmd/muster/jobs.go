@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -18,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/client"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
@@ -32,6 +34,7 @@ type jobFlags struct {
 	cpus                                float64
 	gpus, gpuMem, gpuResident, gpuCores string
 	dependency, deadline                string
+	traffic, trafficHosts               string
 	env                                 []string
 }
 
@@ -60,6 +63,9 @@ func (f *jobFlags) add(c *cobra.Command) {
 	fl.BoolVar(&f.s.Prompt, "latency-sensitive", false, "it cannot wait while others have their turns on a shared GPU")
 	fl.Float64Var(&f.s.MinSpeed, "min-speed", 0,
 		"least part of its speed alone that it accepts beside others in a share of a GPU, such as 0.8 (docs/howto/share-a-gpu.md)")
+	fl.StringVar(&f.traffic, "traffic", "",
+		"what it transmits in an iteration, such as '{pattern: ring, bytes: 102MB, compute: 150ms}' (docs/howto/network.md)")
+	fl.StringVar(&f.trafficHosts, "traffic-hosts", "", "between which hosts of the network, such as node[1-2], with --traffic")
 	fl.IntVarP(&f.s.Tasks, "tasks", "n", 1, "tasks of the gang")
 	fl.IntVar(&f.s.MinTasks, "min-tasks", 0, "elastic: the fewest tasks to run with")
 	fl.IntVar(&f.s.MaxTasks, "max-tasks", 0, "elastic: the most tasks to run with")
@@ -107,6 +113,9 @@ func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 	if err := f.resources(&s); err != nil {
 		return nil, err
 	}
+	if err := f.transmits(&s); err != nil {
+		return nil, err
+	}
 	if f.dependency != "" {
 		svc := remote.New(ctx, client.Connect(), nil, wallTime) // one grammar, Slurm's
 		var err error
@@ -125,6 +134,26 @@ func (f *jobFlags) submission(ctx context.Context) (*api.Submission, error) {
 	s.Env = append(os.Environ(), f.env...)
 	s.Umask = fmt.Sprintf("%04o", umask())
 	return &s, nil
+}
+
+// transmits reads what the job transmits, and between which hosts.
+func (f *jobFlags) transmits(s *api.Submission) error {
+	if f.traffic == "" {
+		if f.trafficHosts != "" {
+			return errors.New("--traffic-hosts: it says between which hosts; state what the job transmits, too (--traffic)")
+		}
+		return nil
+	}
+	t, err := config.ParseTraffic(f.traffic)
+	if err != nil {
+		return fmt.Errorf("--traffic: %w", err)
+	}
+	s.Traffic = &ask.Traffic{Pattern: t.Pattern.String(), Bytes: t.Bytes, Compute: ask.Duration(t.Compute),
+		Overlap: float64(t.Overlap) / float64(cluster.Whole)}
+	if s.Traffic.Hosts, err = config.Expand(f.trafficHosts); err != nil {
+		return fmt.Errorf("--traffic-hosts: %w", err)
+	}
+	return nil
 }
 
 // profile is the name of a MIG profile.
