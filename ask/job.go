@@ -35,6 +35,7 @@ func (s *Submission) Job() (cluster.Job, error) {
 			Cost:    time.Duration(s.CheckpointCost),
 			Restart: time.Duration(s.RestartCost), None: s.NoCheckpoint},
 		Topology: cluster.Topology{Required: s.Required}, Service: s.Lender()}
+	j.Replace, j.Replaces = s.place()
 	if err := s.names(&j); err != nil {
 		return j, err
 	}

@@ -192,6 +192,10 @@ type Job struct {
 	Traffic    Traffic       `json:"traffic,omitzero"`     // between its nodes
 	Hosts      []string      `json:"hosts,omitempty"`      // ... or between these (Network.Hosts)
 	Service    string        `json:"service,omitempty"`    // that lends, and of which it is a replica (Lender)
+	// within which another job comes in its place (Replaces) when it is to be moved, and it goes on until then; 0: none
+	// does
+	Replace  time.Duration `json:"replace,omitempty"`
+	Replaces JobID         `json:"replaces,omitempty"` // the job in whose place it comes; 0: none
 }
 
 // Shares reports whether tasks of the job get shares of GPUs.

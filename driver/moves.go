@@ -55,7 +55,8 @@ func Moves(list []engine.Moves, number func(cluster.JobID) int) []show.Moves {
 			v.Moves = append(v.Moves,
 				show.Move{Job: number(x.Job), Name: x.Name, GPUs: x.GPUs, Part: x.Part, From: x.From, To: x.To,
 					Stop: ask.Duration(x.Stop), Restart: ask.Duration(x.Restart),
-					Lost: ask.Duration(x.Lost), Wait: ask.Duration(x.Wait), Cost: x.Cost.Seconds()})
+					Lost: ask.Duration(x.Lost), Wait: ask.Duration(x.Wait), Cost: x.Cost.Seconds(),
+					Replaced: x.Replaced})
 			for _, id := range x.After {
 				v.Moves[k].After = append(v.Moves[k].After, number(id))
 			}

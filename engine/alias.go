@@ -77,9 +77,10 @@ const (
 	Suspend    = job.Suspend
 	Checkpoint = job.Checkpoint
 	Kill       = job.Kill
+	Replace    = job.Replace
 )
 
-// ParseHow reads a way to stop a job by name.
+// ParseHow reads a way to stop jobs of a tier by name.
 func ParseHow(s string) (How, error) { return job.ParseHow(s) }
 
 // Parked says why a pending job is not in line.

@@ -142,6 +142,61 @@ func TestDefragMoves(t *testing.T) {
 	}
 }
 
+// A job in whose place another comes goes on until that has started where it is moved to, and is cancelled. If none
+// comes in time, or one that needs something else, it is moved as others are.
+func TestDefragReplaces(t *testing.T) {
+	replaced := func(id int) func(*cluster.Job) {
+		switch id {
+		case 0:
+			return all(costing(20), pinned)
+		case 2:
+			return all(costing(20), func(j *cluster.Job) { j.Replace = 30 * time.Second })
+		}
+		return costing(20)
+	}
+	inPlaceOf2 := func(j *cluster.Job) { j.Replaces, j.Replace = 2, 30*time.Second }
+	for _, c := range []struct {
+		name  string
+		comes engine.Event
+		then  string
+		last  engine.Event
+		want  string
+	}{
+		{"another comes", submit(job(7, 2, 36000, costing(20), inPlaceOf2)), "start 7",
+			stopped(2, engine.WasCancelled), "start 6"},
+		{"none comes", submit(job(7, 2, 36000, costing(20))), "", stopped(2, engine.Preempted),
+			"start 2, start 6"},
+		{"a smaller one comes", submit(job(7, 1, 36000, costing(20), inPlaceOf2)), "",
+			stopped(2, engine.Preempted), "start 2, start 6"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var cfg engine.Config
+			h := fragmented(t, func(c *engine.Config) {
+				defragments(engine.Defrag{})(c)
+				cfg = *c
+			}, replaced)
+			h.want(3, "", submit(job(6, 4, 600)))
+			h.want(4, "preempt 2 for 6", askAll)
+			if r := h.e.Record(2); r.How != engine.Replace {
+				t.Fatalf("it is stopped by %s", r.How)
+			}
+			h.want(5, c.then, c.comes)
+			if c.then != "" {
+				if on := h.e.Record(7).Allocs; on[0].Node != 0 {
+					t.Errorf("it is on %+v, not on n1", on)
+				}
+				h.want(6, "", ev(engine.Started, 7))
+			}
+			for _, o := range h.andRestored(cfg) {
+				if c.then != "" {
+					o.want(9, "preempt 2", ev(engine.Cancelled, 2))
+				}
+				o.want(10, c.want, c.last)
+			}
+		})
+	}
+}
+
 // crumbled is 4 nodes of 4 GPUs, of each of which one is free: jobs 3i (two GPUs) and 3i+1
 // (one) are on the node i+1. For job 12, which needs four, job 0 goes to where job 4 was.
 func crumbled(t *testing.T, cfg *engine.Config, d engine.Defrag) *hand {

@@ -13,6 +13,9 @@ import (
 // booked for it from then on (dest), so that no other can take it meanwhile: it
 // starts there as soon as it has left. If that place is lost, or the job is not to
 // come back at once, it waits in line like any other that was preempted.
+//
+// A job in whose place another comes (Job.Replace) goes on meanwhile: that one starts
+// at once on what was booked, and the first is cancelled when it is not needed any more.
 
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
@@ -37,7 +40,11 @@ func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob
 	for i := range movers {
 		m := &movers[i]
 		e.resv.Take(m.Job, m.Dest, 1)
-		e.markStopping(m.Job, m.How, job.Preempted, forJob)
+		how := m.How
+		if how == job.Replace && overlap(m.Job.Allocs, m.Dest) {
+			how = job.Kill // nothing can start there while it runs
+		}
+		e.markStopping(m.Job, how, job.Preempted, forJob)
 		m.Job.Moved = append(slices.DeleteFunc(m.Job.Moved, func(t cluster.Time) bool {
 			return t <= e.w.Now.Add(-keepMoves)
 		}), e.w.Now)
@@ -104,6 +111,22 @@ func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
 		return
 	}
 	e.book(j, dest, tasksOf(dest))
+}
+
+// overlap reports whether two placements have a device in common.
+func overlap(a, b []inventory.Alloc) bool {
+	return slices.ContainsFunc(a, func(x inventory.Alloc) bool {
+		return slices.ContainsFunc(b, func(y inventory.Alloc) bool {
+			apart := x.Slots != 0 && y.Slots != 0 && x.Slots&y.Slots == 0
+			return x.Node == y.Node && x.GPUs&y.GPUs != 0 && !apart
+		})
+	})
+}
+
+// inPlaceOf reports whether a job that has arrived comes in the place of one that is moved.
+func inPlaceOf(v, j *job.State) bool {
+	return j.Spec.Replaces != 0 && v != nil && v.How == job.Replace && v.State == job.Stopping &&
+		j.State == job.Pending && j.Eligible && v.Queue == j.Queue && v.Base == j.Base
 }
 
 // planAllows reports whether a job is to start on these devices, by the plan in force,

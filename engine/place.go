@@ -385,8 +385,11 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	}
 	e.leavers.WaitBeside(j, e.placed)
 	grace := e.cfg.Stop[j.Spec.Tier].Grace
-	if reason == job.NodeLost {
+	switch {
+	case reason == job.NodeLost:
 		grace = 0
+	case how == job.Replace:
+		grace = j.Spec.Replace
 	}
 	if reason == job.Preempted {
 		e.stats.Preempted++

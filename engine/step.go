@@ -178,6 +178,9 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	j.Predicted = e.predict(spec)
 	e.deps.Join(j)
 	e.admit(j)
+	if v := e.job(spec.Replaces); inPlaceOf(v, j) {
+		e.land(j, e.dropDest(v))
+	}
 }
 
 func (e *Engine) reject(j *job.State, reason job.StopReason, text string) {
@@ -503,6 +506,11 @@ func (e *Engine) cancel(j *job.State) {
 		e.touch(j)
 		e.dropDest(j)
 		j.Reason = job.WasCancelled // what it stops for now: it does not come back
+		if j.How == job.Replace {   // it went on
+			j.How = job.Kill
+			e.actions = append(e.actions, Action{Type: Preempt, Job: j.Spec.ID, How: j.How,
+				Grace: e.cfg.Stop[j.Spec.Tier].Grace, Reason: j.Reason, For: cluster.NoJob})
+		}
 	}
 }
 

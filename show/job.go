@@ -63,6 +63,7 @@ type Job struct {
 	SampleRate     *float64       `json:"samples_per_gpu_hour,omitempty" doc:"Training samples that it computed per GPU-hour, from the samples_per_s that it reported"`
 	CPUTime        ask.Duration   `json:"cpu_time,omitempty" doc:"CPU time of the runs that are over"`
 	RAMPeak        int64          `json:"ram_peak,omitempty" doc:"MiB of host memory, the most of a run that is over"`
+	Moves          bool           `json:"moves,omitempty" doc:"It stops once the job that comes in its place elsewhere answers"`
 	Restarts       int            `json:"restarts" doc:"How often it was started again"`
 	Preemptions    int            `json:"preemptions"`
 	ExitCode       int            `json:"exit_code"`

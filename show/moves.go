@@ -43,6 +43,8 @@ type Move struct {
 	Restart ask.Duration `json:"restart" doc:"Until it computes again"`
 	Lost    ask.Duration `json:"lost" doc:"Work since its last checkpoint, if it writes none when it leaves"`
 	Cost    float64      `json:"cost" doc:"GPU-seconds: its GPUs times the longer of stop and wait, the restart and what is lost"`
+	// It is a replica of a service.
+	Replaced bool `json:"replaced,omitempty" doc:"It goes on until another has come in its place, at most for stop"`
 }
 
 // Needs describes the GPUs that the job asks for.

@@ -110,9 +110,13 @@ func (f *defragFlags) print(w io.Writer, list []api.Moves) error {
 		}
 		for k := range p.Moves {
 			x := &p.Moves[k]
-			fmt.Fprintf(w, "  job %s (%s) from %s to %s%s: loses %s of GPU time (checkpoint %s, restart %s, lost work %s)\n", called(x.Job, x.Name), x.Has(),
-				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), rounded(x.Stop),
-				rounded(x.Restart), rounded(x.Lost))
+			how := fmt.Sprintf("checkpoint %s, restart %s, lost work %s", rounded(x.Stop), rounded(x.Restart),
+				rounded(x.Lost))
+			if x.Replaced {
+				how = fmt.Sprintf("it goes on until another has come in its place, at most for %s", rounded(x.Stop))
+			}
+			fmt.Fprintf(w, "  job %s (%s) from %s to %s%s: loses %s of GPU time (%s)\n", called(x.Job, x.Name), x.Has(),
+				strings.Join(x.From, ","), strings.Join(x.To, ","), afterText(x), gpuSeconds(x.Cost), how)
 		}
 		if p.Empties != "" {
 			fmt.Fprintf(w, "  gains %s of GPU time for %s\n", gpuSeconds(p.Benefit), gpuSeconds(p.Cost))

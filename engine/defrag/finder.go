@@ -70,6 +70,9 @@ type Relocation struct {
 // Mover says what moving a job costs (Daly 2006): GPUs x (checkpoint + restore
 // + lost work). Suspending it would keep it where it is.
 func (f *Finder) Mover(v *job.State) Mover {
+	if r := v.Spec.Replace; r > 0 { // it and the one in its place hold GPUs meanwhile
+		return Mover{Job: v, How: job.Replace, stop: r, cost: gpusTime(r, v.Milli)}
+	}
 	c, grace := &v.Spec.Checkpoint, f.world.Oracle.Grace(v.Spec.Tier)
 	m := Mover{Job: v, How: f.world.Oracle.HowToStop(v)}
 	if m.How == job.Suspend {

@@ -34,6 +34,8 @@ type Move struct {
 	// work since its last checkpoint, where it writes none when it leaves
 	Lost time.Duration `json:"lost"`
 	Cost time.Duration `json:"cost"` // GPU time
+	// it goes on until another job has come in its place, at most for Stop
+	Replaced bool `json:"replaced,omitempty"`
 }
 
 // Has is what the job holds of GPUs, in a few words.
@@ -127,7 +129,8 @@ func (m *Moves) weigh() {
 func (f *Finder) moveOf(x *Mover) Move {
 	m := Move{Job: x.Job.Spec.ID, Name: x.Job.Spec.Name, GPUs: int(x.Job.Devices), From: f.nodesOf(x.Job.Allocs),
 		To:   f.nodesOf(x.Dest),
-		Stop: x.stop, Restart: x.Job.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost}
+		Stop: x.stop, Restart: x.Job.Spec.Checkpoint.Restart, Lost: x.lost, Cost: x.cost,
+		Replaced: x.How == job.Replace}
 	if holdsParts(x.Job) {
 		m.Part = words.Holds(f.st, x.Job.Allocs)
 	}

@@ -5,7 +5,10 @@ import "github.com/muster-gpu/muster/cluster"
 var reasonNames = []string{"completed", "failed", "cancelled", "timed-out", "preempted", "node-lost", "launch-failed",
 	"impossible", "never-ready"}
 
-var howNames = []string{"suspend", "checkpoint", "kill"}
+// howNames are the ways to stop a job; people choose among the first rulesOf.
+var howNames = []string{"suspend", "checkpoint", "kill", "replace"}
+
+const rulesOf = 3
 
 // NameOf is the name of a value.
 func NameOf(v uint8, names []string) string {
@@ -25,9 +28,9 @@ func ParseName(what, s string, names []string) (uint8, error) {
 	return 0, cluster.Unknown(what, s, names)
 }
 
-// ParseHow reads a way to stop a job by name.
+// ParseHow reads a way to stop jobs of a tier by name.
 func ParseHow(s string) (How, error) {
-	v, err := ParseName("way to preempt", s, howNames)
+	v, err := ParseName("way to preempt", s, howNames[:rulesOf])
 	return How(v), err
 }
 
@@ -50,8 +53,8 @@ func (r *StopReason) UnmarshalText(b []byte) error {
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (h *How) UnmarshalText(b []byte) error {
-	v, err := ParseHow(string(b))
-	*h = v
+	v, err := ParseName("way to stop", string(b), howNames)
+	*h = How(v)
 	return err
 }
 

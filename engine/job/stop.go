@@ -24,4 +24,6 @@ const (
 	Suspend    How = iota // freeze in place; memory stays, nothing is lost
 	Checkpoint            // ask for a checkpoint, wait for the grace, then stop
 	Kill                  // stop after the grace; work since the last checkpoint is lost
+	// go on until another job has come in its place, at most for the grace, then Kill: for moves (cluster.Job.Replace)
+	Replace
 )

@@ -41,6 +41,7 @@ func view(info *Info, sub *ask.Submission, id int, now time.Time) show.Job {
 	if r.State == engine.Done && r.Reason == engine.NeverReady {
 		j.Code = "DependencyNeverSatisfied"
 	}
+	j.Moves = r.State == engine.Stopping && r.How == engine.Replace
 	if r.Target != nil {
 		j.Promise = answers[r.Target.Deadline]
 	}

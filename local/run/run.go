@@ -112,6 +112,7 @@ type phase uint8
 
 const (
 	calm          phase = iota
+	replacing           // it goes on until another has come in its place
 	checkpointing       // the checkpoint signal was sent
 	terminating         // SIGTERM was sent
 	killed
@@ -211,7 +212,7 @@ func (r *Run) Loop() bool {
 		case t := <-r.ended:
 			t.over()
 			r.live--
-			if r.live > 0 && r.phase == calm && t.Failed() { // the others would wait for it for ever
+			if r.live > 0 && r.phase <= replacing && t.Failed() { // the others would wait for it for ever
 				r.signal(unix.SIGTERM)
 				r.to(terminating, r.owner.KillWait())
 			}
@@ -257,6 +258,10 @@ func (r *Run) Obey(o Order) {
 			r.next = o.Resize
 			r.requestCheckpoint(o.Grace)
 		}
+	case o.How == engine.Replace:
+		if r.phase == calm {
+			r.to(replacing, o.Grace)
+		}
 	case o.How == engine.Suspend && r.phase == calm:
 		if !r.frozen {
 			r.signal(unix.SIGSTOP)
@@ -293,6 +298,8 @@ func (r *Run) to(p phase, d time.Duration) {
 // escalate is called when a phase is over and the job is still there.
 func (r *Run) escalate() {
 	switch r.phase {
+	case replacing: // none has come
+		r.Obey(Order{How: engine.Kill, Grace: r.owner.KillWait()})
 	case checkpointing:
 		r.saved = false // what it has saved all the same it has reported
 		r.signal(unix.SIGTERM)

@@ -26,7 +26,8 @@ import (
 // Scheduler runs the jobs that are replicas.
 type Scheduler interface {
 	// Submit submits a job of the service's owner for a replica that answers at a port.
-	Submit(ctx context.Context, s *Service, k scale.Kind, port int) (job int, err error)
+	// In the place of a job that is moved, it runs where that is to go; 0: of none.
+	Submit(ctx context.Context, s *Service, k scale.Kind, port, inPlaceOf int) (job int, err error)
 	Cancel(ctx context.Context, job int) error
 	// Test reports as an error why replicas of a service could never be submitted by a user.
 	Test(s *service.Service, by Caller) error
@@ -115,6 +116,8 @@ type Job struct {
 	Port       int
 	User       string
 	State      State     // Waits, Starts (it runs), Suspends or Over
+	Moves      bool      // it runs until another that comes in its place answers
+	InPlaceOf  int       // the job in whose place it came; 0: none
 	Submitted  time.Time // the job
 	Started    time.Time // its present run
 	Outcome    string    // of one that is over
@@ -563,7 +566,7 @@ func only(want []scale.Want, n int) []scale.Want {
 	return list
 }
 
-// states are the replicas as policies look at them; those of a former form of the service leave.
+// states are the replicas as policies look at them; those of a former form of the service, or that are moved, leave.
 func (s *running) states(have []*replica, now time.Time) []scale.Replica {
 	waits := slices.ContainsFunc(have, func(r *replica) bool { return r.State == Waits && r.leaves.IsZero() })
 	if !waits || s.waits.IsZero() {
@@ -575,7 +578,7 @@ func (s *running) states(have []*replica, now time.Time) []scale.Replica {
 	for i, r := range have {
 		k := s.variant(r)
 		list[i] = scale.Replica{Kind: scale.Kind{Variant: max(k, 0), Share: r.Share}, Answers: r.state() == Answers,
-			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation,
+			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation || r.Moves,
 			Stuck:  r.State == Waits && now.Sub(s.waits) > scale.StuckAfter}
 	}
 	return list

@@ -74,7 +74,7 @@ func (w *world) controller() *Controller {
 	return c
 }
 
-func (w *world) Submit(_ context.Context, s *Service, k scale.Kind, port int) (int, error) {
+func (w *world) Submit(_ context.Context, s *Service, k scale.Kind, port, inPlaceOf int) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuses != nil {
@@ -82,7 +82,7 @@ func (w *world) Submit(_ context.Context, s *Service, k scale.Kind, port int) (i
 	}
 	w.next++
 	w.jobs[w.next] = &worldJob{Job: Job{ID: w.next, Service: s.Name, Variant: s.Variants[k.Variant].Name,
-		Share: k.Share, Port: port,
+		Share: k.Share, Port: port, InPlaceOf: inPlaceOf,
 		Generation: s.Generation, State: Waits, Submitted: w.now, User: s.Owner}}
 	w.start()
 	return w.next, nil
@@ -375,6 +375,42 @@ func TestReplace(t *testing.T) {
 	w.apply(c, text("four", 1, 1))
 	w.pass(c, 90*time.Second)
 	w.expect(c, "vision", "6 answers, 7 waits")
+}
+
+// TestMoves: in the place of a replica that is moved another one comes, for which it waits, also under another
+// controller.
+func TestMoves(t *testing.T) {
+	w := newWorld(t, 4)
+	c := w.controller()
+	w.apply(c, text("serve", 2, 2))
+	w.pass(c, 3*time.Second)
+	w.expect(c, "vision", "1 answers, 2 answers")
+	w.mu.Lock()
+	w.jobs[1].Moves, w.mute = true, true
+	w.mu.Unlock()
+	w.pass(c, 20*time.Second)
+	w.expect(c, "vision", "1 answers, 2 answers, 3 starts")
+	if w.jobs[3].InPlaceOf != 1 {
+		t.Errorf("job 3 came in the place of %d", w.jobs[3].InPlaceOf)
+	}
+	c = w.controller()
+	w.pass(c, 5*time.Second)
+	w.expect(c, "vision", "1 answers, 2 answers, 3 starts")
+	w.mu.Lock()
+	w.end(w.jobs[3], "exit code 1", true)
+	w.mute = false
+	w.mu.Unlock()
+	w.pass(c, time.Second)
+	w.expect(c, "vision", "1 answers, 2 answers")
+	w.pass(c, 4*time.Second)
+	if w.jobs[4].InPlaceOf != 1 || w.jobs[1].State != Starts && w.jobs[4].State == Waits {
+		t.Errorf("job 4 came in the place of %d", w.jobs[4].InPlaceOf)
+	}
+	w.pass(c, 4*time.Second)
+	w.expect(c, "vision", "2 answers, 4 answers")
+	if w.jobs[1].State != Over {
+		t.Errorf("job 1 is %s", w.jobs[1].State)
+	}
 }
 
 // TestFailures: what cannot be submitted, ends, does not listen, hangs, or is another user's process, is told,

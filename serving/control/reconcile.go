@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,7 +30,7 @@ func (c *Controller) reconcile(ctx context.Context, s *running, now time.Time) e
 	var errs []error
 	for _, more := range add {
 		for range more.Replicas {
-			if err := c.add(ctx, s, more.Kind, now); err != nil {
+			if err := c.add(ctx, s, more.Kind, c.moving(s, have, more.Kind), now); err != nil {
 				errs = append(errs, err)
 				break
 			}
@@ -42,17 +43,29 @@ func (c *Controller) reconcile(ctx context.Context, s *running, now time.Time) e
 	return errors.Join(errs...)
 }
 
-// add submits a replica, unless those before it failed a moment ago.
-func (c *Controller) add(ctx context.Context, s *running, k scale.Kind, now time.Time) error {
+// moving finds a replica of a kind that is moved and in whose place none has come yet; 0: there is none.
+func (c *Controller) moving(s *running, have []*replica, k scale.Kind) int {
+	for _, r := range have {
+		if r.Moves && r.leaves.IsZero() && r.Generation == s.Generation && s.variant(r) == k.Variant &&
+			r.Share == k.Share && !slices.ContainsFunc(c.of(s), func(o *replica) bool { return o.InPlaceOf == r.ID }) {
+			return r.ID
+		}
+	}
+	return 0
+}
+
+// add submits a replica, in the place of one that is moved or of none (0), unless those before it failed a moment ago.
+func (c *Controller) add(ctx context.Context, s *running, k scale.Kind, inPlaceOf int, now time.Time) error {
 	if now.Before(s.again) {
 		return nil
 	}
 	port, err := c.port()
 	if err == nil {
 		var id int
-		if id, err = c.opt.Scheduler.Submit(ctx, &s.Service, k, port); err == nil {
+		if id, err = c.opt.Scheduler.Submit(ctx, &s.Service, k, port, inPlaceOf); err == nil {
 			c.replicas[id] = &replica{Job: Job{ID: id, Service: s.Name, Variant: s.Variants[k.Variant].Name,
-				Share: k.Share, Generation: s.Generation, Port: port, State: Waits, Submitted: now}}
+				Share: k.Share, Generation: s.Generation, Port: port, State: Waits, Submitted: now,
+				InPlaceOf: inPlaceOf}}
 			return nil
 		}
 	}
@@ -86,7 +99,8 @@ func (c *Controller) leave(r *replica, now time.Time) {
 }
 
 // replace lets go a replica of a service's former form for each that answers in the new form. Where the new
-// ones wait for GPUs that the former ones hold, one of those makes room, unless it is the last that answers.
+// ones wait for GPUs that the former ones hold, one of those makes room, unless it is the last that answers. Replicas
+// that are moved go once as many others answer as are wanted.
 func (c *Controller) replace(s *running, have []*replica, states []scale.Replica, now time.Time) {
 	var former []*replica
 	fresh, answering, stuck := 0, 0, false
@@ -111,6 +125,11 @@ func (c *Controller) replace(s *running, have []*replica, states []scale.Replica
 	}
 	for i := 0; len(former)-i > keep; i++ {
 		c.leave(former[i], now)
+	}
+	for _, r := range have {
+		if r.Moves && fresh >= s.wanted() {
+			c.leave(r, now)
+		}
 	}
 }
 

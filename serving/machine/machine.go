@@ -50,10 +50,12 @@ func New(m *local.Machine) *Machine {
 func (x *Machine) Close() { x.stop() }
 
 // Submit submits a job for a replica.
-func (x *Machine) Submit(ctx context.Context, s *control.Service, k scale.Kind, port int) (int, error) {
+func (x *Machine) Submit(ctx context.Context, s *control.Service, k scale.Kind, port, inPlaceOf int) (int, error) {
 	owner := account.UserNamed(s.Owner)
 	owner.Trusted = s.Trusted
-	ids, err := x.m.Submit(ctx, owner, submission(&s.Service, s.Generation, k, port), "")
+	j := submission(&s.Service, s.Generation, k, port)
+	j.Replica.Replaces = inPlaceOf
+	ids, err := x.m.Submit(ctx, owner, j, "")
 	if err != nil {
 		return 0, err
 	}
@@ -90,6 +92,10 @@ func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	return nil
 }
 
+// replaceWithin is within what time another replica is taken to come in the place of one, beside the time that it takes
+// to start.
+const replaceWithin = 2 * time.Minute
+
 // submission is the job of a replica.
 func submission(s *service.Service, generation string, k scale.Kind, port int) *ask.Submission {
 	v := &s.Variants[k.Variant]
@@ -102,7 +108,7 @@ func submission(s *service.Service, generation string, k scale.Kind, port int) *
 		GPUTypes: v.GPUTypes, Dir: v.Dir, Attached: true, Model: v.Name, Prompt: true,
 		Signal: "TERM", // it stops rather than saves when its GPUs are taken
 		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port,
-			Within: s.Lend.Within}}
+			Within: s.Lend.Within, Replace: 2*v.Startup + replaceWithin}}
 	if r.Fractional() && v.Language == nil && len(v.Profile) > 0 { // beside others a batch still takes half of the goal
 		most := 2 * v.Profile.Takes(k.Share, 1)
 		j.MinSpeed = min(1, math.Ceil(100*most.Seconds()/s.Goal.Latency.Seconds())/100)
@@ -161,7 +167,7 @@ func job(j *show.Job) control.Job {
 	r := j.Submission.Replica
 	c := control.Job{ID: j.ID, Service: r.Service, Variant: r.Variant, Generation: r.Generation, Port: r.Port,
 		Share: cmp.Or(cluster.Milli(j.Submission.Share), cluster.Whole),
-		User:  j.User, Submitted: j.Submitted, Outcome: j.Reason, Loan: j.Loan}
+		User:  j.User, Submitted: j.Submitted, Outcome: j.Reason, Loan: j.Loan, Moves: j.Moves, InPlaceOf: r.Replaces}
 	if j.Started != nil {
 		c.Started = *j.Started
 	}
@@ -175,7 +181,9 @@ func job(j *show.Job) control.Job {
 	case show.StateStarting, show.StateRunning:
 		c.State = control.Starts
 	case show.StateSuspended, show.StateStopping:
-		c.State = control.Suspends
+		if c.State = control.Suspends; j.Moves { // it goes on
+			c.State = control.Starts
+		}
 	default:
 		c.State = control.Over
 		c.Failed = j.State != show.StateCancelled && j.State != show.StatePreempted
