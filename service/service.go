@@ -381,6 +381,12 @@ func (v *Variant) Share() cluster.Milli {
 	return cluster.Whole
 }
 
+// ReplacedWithin is within what time another replica is taken to answer in the place of one that is moved.
+func (v *Variant) ReplacedWithin() time.Duration {
+	const least = 2 * time.Minute
+	return least + 2*v.Startup
+}
+
 // MaxBatch is the largest batch that replicas of a variant compute.
 func (s *Service) MaxBatch(v *Variant) int {
 	switch {

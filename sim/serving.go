@@ -67,6 +67,8 @@ type replicaRun struct {
 	number  int    // in the fleet; -1: it does not answer yet
 	starts  uint32 // how often it left its devices: what was scheduled before is void
 	leaving bool   // it is drained, to be cancelled when it is idle
+	moves   bool   // it goes on until another has come in its place,
+	place   bool   // ... which was submitted
 }
 
 const servePeriod = 15 * time.Second
@@ -221,7 +223,8 @@ func (s *Serving) lenders() (list []cluster.Lender) {
 func replicaOf(spec *service.Service, kind scale.Kind) cluster.Job {
 	v := &spec.Variants[kind.Variant]
 	j := cluster.Job{Name: spec.Name, User: "services", Queue: spec.Queue, Tier: spec.Tier, Kind: cluster.Service,
-		Model: v.Name, GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Sized(kind.Share)}}}
+		Model: v.Name, GPUTypes: v.GPUTypes, Tasks: []cluster.TaskSet{{Count: 1, Request: v.Sized(kind.Share)}},
+		Replace: v.ReplacedWithin()}
 	if spec.Lend.Within > 0 {
 		j.Service = spec.Name
 	}
@@ -263,7 +266,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		for _, id := range st.replicas {
 			j := &w.jobs[id]
 			r := j.replica
-			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving,
+			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving ,
 				Stuck: j.phase == waiting && st.waits < w.now.Add(-scale.StuckAfter)})
 			waits = waits || j.phase == waiting && !r.leaving
 		}
@@ -292,9 +295,39 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		for _, i := range leave {
 			w.drainReplica(st.replicas[i])
 		}
+		w.drainMoved(st, want[k], have[k])
 		evs = w.cancelDrained(evs, st)
 	}
 	return evs
+}
+
+// drainMoved lets replicas leave that are moved, once as many others answer as are wanted.
+func (w *World) drainMoved(st *serviceState, want []scale.Want, have []scale.Replica) {
+	lacks := 0
+	for _, x := range want {
+		lacks += x.Replicas
+	}
+	for _, x := range have {
+		if x.Answers && !x.Leaves {
+			lacks--
+		}
+	}
+	for _, id := range st.replicas {
+		if r := w.jobs[id].replica; r.moves && !r.leaving && lacks <= 0 {
+			w.drainReplica(id)
+		}
+	}
+}
+
+// moving finds a replica of a kind that is moved and in whose place none has come yet; 0: there is none.
+func (w *World) moving(st *serviceState, kind scale.Kind) cluster.JobID {
+	for _, id := range st.replicas {
+		if r := w.jobs[id].replica; r.moves && !r.leaving && !r.place && r.Kind == kind {
+			r.place = true
+			return id
+		}
+	}
+	return 0
 }
 
 // addReplica submits a job for another replica.
@@ -302,7 +335,7 @@ func (w *World) addReplica(k int, kind scale.Kind) engine.Event {
 	s := w.opt.Serving
 	id := cluster.JobID(len(w.jobs))
 	job := replicaOf(&s.Services[k], kind)
-	job.ID, job.Submit = id, w.now
+	job.ID, job.Submit, job.Replaces = id, w.now, w.moving(&s.states[k], kind)
 	w.jobs = append(w.jobs, jobRun{entry: &trace.Entry{Job: job},
 		replica: &replicaRun{service: k, Kind: kind, number: -1}})
 	w.book.grow()
@@ -369,6 +402,13 @@ func (w *World) replicaAnswers(j *jobRun, starts uint32) {
 	})
 }
 
+// replicaStays stops a replica that is moved and in whose place none has come, unless it has left its devices since.
+func (w *World) replicaStays(j *jobRun, starts uint32) {
+	if r := j.replica; r.moves && r.starts == starts {
+		w.evict(j, &engine.Action{Job: j.entry.Job.ID, How: engine.Kill, Reason: engine.Preempted, For: cluster.NoJob})
+	}
+}
+
 // replicaLeaves lets a replica that has to stop finish what it computes, as far as its grace allows; it returns
 // how long that takes.
 func (w *World) replicaLeaves(j *jobRun, grace time.Duration) time.Duration {
@@ -409,6 +449,7 @@ func (w *World) replicaGoes(j *jobRun, reason engine.StopReason) {
 		r.number = -1
 	}
 	r.starts++
+	r.moves, r.place = false, false
 }
 
 // replicaEnded forgets a replica that is gone for good.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
@@ -135,6 +136,43 @@ func TestServingNoRoom(t *testing.T) {
 	got := &sv.Served[0]
 	if got.Peak < 3 || got.Attainment() < 0.9 {
 		t.Errorf("%d replicas at most, %.3f in time", got.Peak, got.Attainment())
+	}
+}
+
+// TestServingMoves: a replica that is moved for a job goes on until another answers where it is moved to; without
+// another it stops.
+func TestServingMoves(t *testing.T) {
+	s := vision(1, 1)
+	s.Tier = cluster.Standard
+	job := func(id, gpus int, submit, run time.Duration) trace.Entry {
+		return trace.Entry{Run: run, Job: cluster.Job{ID: cluster.JobID(id), User: "ann", Tier: cluster.Standard,
+			Submit: cluster.Time(submit), NoRequeue: true, Estimate: run,
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: gpus}}}}}
+	}
+	jobs := []trace.Entry{job(0, 1, 0, 5*time.Minute), job(1, 1, 0, 20*time.Hour),
+		job(2, 2, 10*time.Minute, time.Hour)}
+	sv := &Serving{Services: []service.Service{s}, Scaling: []scale.Policy{nil},
+		Stream: requests.Draw(&requests.Arrivals{Rate: 100, CV: 1, For: 30 * time.Minute}, 0)}
+	var err error
+	if sv.Scaling[0], err = scale.New("static:replicas=1"); err != nil {
+		t.Fatal(err)
+	}
+	spec := &cluster.Spec{}
+	for _, name := range []string{"n1", "n2"} {
+		spec.Nodes = append(spec.Nodes, cluster.Node{Name: name, Model: "T4-16GB", GPUs: 2, CPU: 64000, RAM: 1 << 20})
+	}
+	out := Run(context.Background(), spec, jobs, Setup{Policy: "fifo", Placer: "best-fit",
+		Config: engine.Config{Defrag: &engine.Defrag{Auto: true}}, World: Options{Serving: sv}})
+	if out.Err != nil {
+		t.Fatal(out.Err)
+	}
+	got := &sv.Served[0]
+	if got.Started != 2 || got.Evicted != 0 || got.Failed != 0 || got.Tally.Refused > 3000 {
+		t.Errorf("%d replicas started, %d evicted, requests failed %d, refused %d", got.Started, got.Evicted,
+			got.Failed, got.Tally.Refused)
+	}
+	if at := out.Run.Records[2].FirstStart; at < cluster.Time(10*time.Minute) || at > cluster.Time(17*time.Minute) {
+		t.Errorf("the job for which it moved started at %v", at)
 	}
 }
 

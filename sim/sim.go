@@ -102,6 +102,7 @@ const (
 	evAwake   // a node is woken
 	evPower   // a power group's rule is due
 	evAnswers // a replica takes requests
+	evStays   // a replica that is moved has gone on for long enough
 )
 
 // World is the simulator's driver.
@@ -291,6 +292,9 @@ func (w *World) happen(ev worldEvent) (engine.Event, bool) {
 		return w.cancel(id)
 	case evAnswers:
 		w.replicaAnswers(j, ev.gen)
+		return engine.Event{}, false
+	case evStays:
+		w.replicaStays(j, ev.gen)
 		return engine.Event{}, false
 	}
 	if w.void(&ev) {
@@ -546,6 +550,11 @@ func (w *World) idle(j *jobRun) {
 func (w *World) evict(j *jobRun, a *engine.Action) {
 	if j.phase != starting && j.phase != running {
 		return // the decision was applied already
+	}
+	if r := j.replica; r != nil && a.How == engine.Replace {
+		r.moves = true
+		w.push(worldEvent{at: w.now.Add(a.Grace), kind: evStays, id: int32(a.Job), gen: r.starts})
+		return
 	}
 	c := &j.entry.Job.Checkpoint
 	was := j.phase

@@ -92,10 +92,6 @@ func (x *Machine) Test(s *service.Service, by control.Caller) error {
 	return nil
 }
 
-// replaceWithin is within what time another replica is taken to come in the place of one, beside the time that it takes
-// to start.
-const replaceWithin = 2 * time.Minute
-
 // submission is the job of a replica.
 func submission(s *service.Service, generation string, k scale.Kind, port int) *ask.Submission {
 	v := &s.Variants[k.Variant]
@@ -108,7 +104,7 @@ func submission(s *service.Service, generation string, k scale.Kind, port int) *
 		GPUTypes: v.GPUTypes, Dir: v.Dir, Attached: true, Model: v.Name, Prompt: true,
 		Signal: "TERM", // it stops rather than saves when its GPUs are taken
 		Replica: &ask.Replica{Service: s.Name, Variant: v.Name, Generation: generation, Port: port,
-			Within: s.Lend.Within, Replace: 2*v.Startup + replaceWithin}}
+			Within: s.Lend.Within, Replace: v.ReplacedWithin()}}
 	if r.Fractional() && v.Language == nil && len(v.Profile) > 0 { // beside others a batch still takes half of the goal
 		most := 2 * v.Profile.Takes(k.Share, 1)
 		j.MinSpeed = min(1, math.Ceil(100*most.Seconds()/s.Goal.Latency.Seconds())/100)
