@@ -266,7 +266,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		for _, id := range st.replicas {
 			j := &w.jobs[id]
 			r := j.replica
-			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving ,
+			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving,
 				Stuck: j.phase == waiting && st.waits < w.now.Add(-scale.StuckAfter)})
 			waits = waits || j.phase == waiting && !r.leaving
 		}
