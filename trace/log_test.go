@@ -3,6 +3,7 @@ package trace
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestLog(t *testing.T) {
 		wl.Jobs[1].Run != 5*time.Second || wl.Jobs[0].Job.Tier != cluster.BestEffort || wl.Epoch != 1_800_000_000 {
 		t.Errorf("%+v", wl)
 	}
-	if len(wl.Nodes) != 2 || wl.Nodes[0] != n1 || wl.Nodes[1] != n2 || len(wl.Queues) != 1 || len(wl.Notes) != 0 {
+	if !reflect.DeepEqual(wl.Nodes, []cluster.Node{n1, n2}) || len(wl.Queues) != 1 || len(wl.Notes) != 0 {
 		t.Errorf("%v %v %v", wl.Nodes, wl.Queues, wl.Notes)
 	}
 }

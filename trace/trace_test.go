@@ -162,9 +162,9 @@ func checkBad(t *testing.T, format string, rows []badRow) {
 	}
 }
 
-func equal[T comparable](t testing.TB, what string, got, want T) {
+func equal[T any](t testing.TB, what string, got, want T) {
 	t.Helper()
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
