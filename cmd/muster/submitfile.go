@@ -111,5 +111,12 @@ func overlays(file, line *api.Submission) map[string]func() {
 		"min-tasks": func() {
 			file.MinTasks = line.MinTasks
 		}, "max-tasks": func() { file.MaxTasks = line.MaxTasks },
+		"traffic": func() {
+			if was := file.Traffic; was != nil && len(line.Traffic.Hosts) == 0 {
+				line.Traffic.Hosts = was.Hosts
+			}
+			file.Traffic = line.Traffic
+		},
+		"traffic-hosts": func() {}, // they are in what --traffic says, without which they are refused
 	}
 }

@@ -23,6 +23,12 @@ func TestTrafficFlag(t *testing.T) {
 		got.Compute != ask.Duration(150*time.Millisecond) || !slices.Equal(got.Hosts, []string{"node1", "node2"}) {
 		t.Errorf("%+v", got)
 	}
+	file := &ask.Submission{Traffic: &ask.Traffic{Pattern: "tree", Hosts: []string{"node9"}}}
+	line := &ask.Submission{Traffic: &ask.Traffic{Pattern: "ring"}}
+	overlays(file, line)["traffic"]()
+	if beside := file.Traffic; beside.Pattern != "ring" || !slices.Equal(beside.Hosts, []string{"node9"}) {
+		t.Errorf("beside a file: %+v", beside)
+	}
 	for _, c := range []struct{ traffic, hosts, want string }{
 		{"ring", "", "--traffic: want such as {pattern"}, {"{pattern: rign}", "", "did you mean \"ring\""},
 		{"", "node1", "--traffic-hosts: it says between which hosts"},
