@@ -267,6 +267,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 			j := &w.jobs[id]
 			r := j.replica
 			have[k] = append(have[k], scale.Replica{Kind: r.Kind, Answers: r.number >= 0, Leaves: r.leaving,
+				Moves: r.moves,
 				Stuck: j.phase == waiting && st.waits < w.now.Add(-scale.StuckAfter)})
 			waits = waits || j.phase == waiting && !r.leaving
 		}
@@ -295,28 +296,9 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		for _, i := range leave {
 			w.drainReplica(st.replicas[i])
 		}
-		w.drainMoved(st, want[k], have[k])
 		evs = w.cancelDrained(evs, st)
 	}
 	return evs
-}
-
-// drainMoved lets replicas leave that are moved, once as many others answer as are wanted.
-func (w *World) drainMoved(st *serviceState, want []scale.Want, have []scale.Replica) {
-	lacks := 0
-	for _, x := range want {
-		lacks += x.Replicas
-	}
-	for _, x := range have {
-		if x.Answers && !x.Leaves {
-			lacks--
-		}
-	}
-	for _, id := range st.replicas {
-		if r := w.jobs[id].replica; r.moves && !r.leaving && lacks <= 0 {
-			w.drainReplica(id)
-		}
-	}
 }
 
 // moving finds a replica of a kind that is moved and in whose place none has come yet; 0: there is none.

@@ -566,7 +566,7 @@ func only(want []scale.Want, n int) []scale.Want {
 	return list
 }
 
-// states are the replicas as policies look at them; those of a former form of the service, or that are moved, leave.
+// states are the replicas as policies look at them; those of a former form of the service leave.
 func (s *running) states(have []*replica, now time.Time) []scale.Replica {
 	waits := slices.ContainsFunc(have, func(r *replica) bool { return r.State == Waits && r.leaves.IsZero() })
 	if !waits || s.waits.IsZero() {
@@ -578,7 +578,8 @@ func (s *running) states(have []*replica, now time.Time) []scale.Replica {
 	for i, r := range have {
 		k := s.variant(r)
 		list[i] = scale.Replica{Kind: scale.Kind{Variant: max(k, 0), Share: r.Share}, Answers: r.state() == Answers,
-			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation || r.Moves,
+			Leaves: !r.leaves.IsZero() || k < 0 || r.Generation != s.Generation,
+			Moves:  r.Moves,
 			Stuck:  r.State == Waits && now.Sub(s.waits) > scale.StuckAfter}
 	}
 	return list

@@ -99,8 +99,7 @@ func (c *Controller) leave(r *replica, now time.Time) {
 }
 
 // replace lets go a replica of a service's former form for each that answers in the new form. Where the new
-// ones wait for GPUs that the former ones hold, one of those makes room, unless it is the last that answers. Replicas
-// that are moved go once as many others answer as are wanted.
+// ones wait for GPUs that the former ones hold, one of those makes room, unless it is the last that answers.
 func (c *Controller) replace(s *running, have []*replica, states []scale.Replica, now time.Time) {
 	var former []*replica
 	fresh, answering, stuck := 0, 0, false
@@ -111,7 +110,7 @@ func (c *Controller) replace(s *running, have []*replica, states []scale.Replica
 			if r.state() == Answers {
 				answering++
 			}
-		case states[i].Leaves:
+		case states[i].Leaves, states[i].Moves:
 		case states[i].Answers:
 			fresh++
 			answering++
@@ -125,11 +124,6 @@ func (c *Controller) replace(s *running, have []*replica, states []scale.Replica
 	}
 	for i := 0; len(former)-i > keep; i++ {
 		c.leave(former[i], now)
-	}
-	for _, r := range have {
-		if r.Moves && fresh >= s.wanted() {
-			c.leave(r, now)
-		}
 	}
 }
 

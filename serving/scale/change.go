@@ -12,6 +12,7 @@ type Replica struct {
 	Kind
 	Answers bool
 	Leaves  bool // it finishes what it has, and takes no more
+	Moves   bool // it goes on until all that are wanted answer, of which it is none
 	Stuck   bool // it waits for GPUs, and replicas of its service have done so for StuckAfter
 }
 
@@ -39,7 +40,7 @@ func (v *View) Count(have []Replica) {
 	n := len(v.Service.Variants)
 	v.Ready, v.Coming, v.Have = make([]int, n), make([]int, n), nil
 	for _, r := range have {
-		if r.Leaves {
+		if r.Leaves || r.Moves {
 			continue
 		}
 		if r.Answers {
@@ -58,7 +59,7 @@ const StuckAfter = 30 * time.Second
 // many to add of each kind, and which leave, as indices of have. The newest leave, and those that do not answer yet
 // before those that do. One that answers and is replaced by replicas of another kind (variant or share) stays until all
 // that are wanted answer. Where one of them is stuck, one of the replaced makes room, unless it is the last that
-// answers.
+// answers. Those that are moved leave once all that are wanted answer.
 func Change(want []Want, have []Replica) (add []Want, leave []int) {
 	answering, leaving, stuck := 0, false, false
 	missing := 0 // wanted replicas that do not answer yet
@@ -73,7 +74,7 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 	}
 	count, ready := map[Kind]int{}, map[Kind]int{}
 	for _, r := range have {
-		if r.Leaves {
+		if r.Leaves || r.Moves {
 			leaving = true
 			continue
 		}
@@ -98,7 +99,7 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 		over := count[k] - wanted[k]
 		for _, answers := range []bool{false, true} {
 			for i := len(have) - 1; i >= 0 && over > 0; i-- {
-				if r := have[i]; r.Kind != k || r.Leaves || r.Answers != answers {
+				if r := have[i]; r.Kind != k || r.Leaves || r.Moves || r.Answers != answers {
 					continue
 				}
 				if answers && missing > 0 {
@@ -110,6 +111,11 @@ func Change(want []Want, have []Replica) (add []Want, leave []int) {
 				leave = append(leave, i)
 				over--
 			}
+		}
+	}
+	for i, r := range have {
+		if r.Moves && !r.Leaves && missing <= 0 {
+			leave = append(leave, i)
 		}
 	}
 	return add, leave
