@@ -152,14 +152,23 @@ func serviceWeights(path string) (string, []byte, error) {
 	if !filepath.IsAbs(path) {
 		return "", nil, fmt.Errorf("%q is not an absolute path", path)
 	}
+	data, err := ReadWeights(path)
+	if err != nil {
+		return "", nil, err
+	}
+	return path, data, nil
+}
+
+// ReadWeights reads a file of weights of inss-rl, and reports as an error that it has none.
+func ReadWeights(path string) ([]byte, error) {
 	data, err := ReadFile(path)
 	if err == nil {
 		err = scale.CheckWeights(data)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("%w; muster learn inss-rl writes such a file", err)
+		return nil, fmt.Errorf("%w; muster learn inss-rl writes such a file", err)
 	}
-	return path, data, nil
+	return data, nil
 }
 
 // settings lists how services are run.

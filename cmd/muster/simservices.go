@@ -33,12 +33,9 @@ func simServices(c *cobra.Command, f *simFlags) error {
 	}
 	scale.ReadFile = config.ReadFile // of weights, with the rights of the user who names them
 	if f.serviceWeights != "" {
-		text, err := config.ReadFile(f.serviceWeights)
-		if err == nil {
-			err = scale.CheckWeights(text)
-		}
+		text, err := config.ReadWeights(f.serviceWeights)
 		if err != nil {
-			return usage(fmt.Errorf("--service-weights %s: %w; muster learn inss-rl writes such a file", f.serviceWeights, err))
+			return usage(fmt.Errorf("--service-weights %s: %w", f.serviceWeights, err))
 		}
 		scale.Weights = text
 	}

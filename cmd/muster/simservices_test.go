@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/report"
-	"github.com/muster-gpu/muster/serving/inss"
 	"github.com/muster-gpu/muster/serving/scale"
 )
 
@@ -203,17 +202,14 @@ forecast: {steps: [{at: 1970-01-01T00:00:00Z, rate: 100}, {at: 1970-01-01T00:10:
 // TestSimServiceWeights: the weights of a file count for services under inss-rl that name none, as on a machine.
 func TestSimServiceWeights(t *testing.T) {
 	t.Cleanup(func() { scale.Weights = nil })
-	agents, err := inss.ReadAgents(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := agents.Write("a test")
+	const file = "../../serving/inss/agents.json"
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	file, wrong, load := filepath.Join(dir, "w.json"), filepath.Join(dir, "wrong.json"), filepath.Join(dir, "load.yaml")
-	if err := errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(wrong, []byte("{}"), 0o600),
+	wrong, load := filepath.Join(dir, "wrong.json"), filepath.Join(dir, "load.yaml")
+	if err := errors.Join(os.WriteFile(wrong, []byte("{}"), 0o600),
 		os.WriteFile(load, []byte("service: a\nrate: 100\nfor: 1m\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}

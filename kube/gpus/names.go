@@ -17,8 +17,8 @@ import (
 // Labels are the labels of nodes that say what is where.
 type Labels struct {
 	Stated
-	racks, fabrics []string   // that topologies name
-	cores          [][]string // likewise, by level: what is above fabrics, from near to far
+	racks, fabrics []string                    // that topologies name
+	cores          [cluster.MostCores][]string // likewise, by level: what is above fabrics, from near to far
 }
 
 // Stated are the labels that are configured; an empty one is not looked at.
@@ -47,7 +47,7 @@ var (
 // as before.
 func (l *Labels) SetTopologies(topologies [][]string) bool {
 	var racks, fabrics []string
-	above := make([][]string, cluster.MostCores)
+	var above [cluster.MostCores][]string
 	for _, t := range topologies {
 		t = slices.DeleteFunc(slices.Clone(t), func(label string) bool {
 			return label == v1.LabelHostname || label == l.Clique || slices.Contains(cliques, label)
@@ -61,23 +61,15 @@ func (l *Labels) SetTopologies(topologies [][]string) bool {
 		}
 	}
 	if slices.Equal(racks, l.racks) && slices.Equal(fabrics, l.fabrics) &&
-		slices.EqualFunc(above, l.above(), slices.Equal) {
+		slices.EqualFunc(above[:], l.cores[:], slices.Equal) {
 		return false
 	}
 	l.racks, l.fabrics, l.cores = racks, fabrics, above
 	return true
 }
 
-// above are the labels that topologies name above the fabrics', by level.
-func (l *Labels) above() [][]string {
-	if l.cores == nil {
-		return make([][]string, cluster.MostCores)
-	}
-	return l.cores
-}
-
 // known are the labels of a level above fabrics that are not stated.
-func (l *Labels) known(level int) []string { return slices.Concat(l.above()[level], cores[level]) }
+func (l *Labels) known(level int) []string { return slices.Concat(l.cores[level], cores[level]) }
 
 // Place says where a node is, by its labels: in which NVLink domain, rack and fabric, and below which cores, from near
 // to far.

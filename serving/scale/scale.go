@@ -37,7 +37,7 @@ type View struct {
 	Tell    int     // replicas that say it
 
 	sizing bool  // the policy chooses the sizes that services leave open
-	most   []int // replicas for which there are GPUs, by variant; nil: nobody waits for any
+	most   []int // replicas that have or may get GPUs, by variant; nil: no variant lacks any
 }
 
 // GPUs is how many GPUs of a model there are.
