@@ -41,14 +41,17 @@ func (v *Variant) Choose(s *Service) error {
 	return nil
 }
 
-// chooseGPUs chooses the number of a language model's GPUs, with which each of the models that it may get meets
-// the goal.
+// chooseGPUs chooses how many GPUs each stage of a language model has, with which each of the models that it may get
+// meets the goal.
 func (v *Variant) chooseGPUs(s *Service) error {
 	if len(v.GPUTypes) == 0 {
 		return errors.New("gpus: auto of a language model needs gpu_types")
 	}
-	most := 0.0
-	for n := 1; n <= mostAuto; n *= 2 {
+	most, stages := 0.0, max(1, v.Language.Engine.Stages)
+	if _, err := v.Language.Layout(stages); err != nil {
+		return err
+	}
+	for n := stages; n <= max(mostAuto, stages); n *= 2 {
 		least := -1.0
 		for _, gpu := range v.GPUTypes {
 			if rate := v.Language.Sustained(gpu, n, s.Goal, usualPrompt, usualOutput); least < 0 || rate < least {

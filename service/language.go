@@ -12,16 +12,15 @@ import (
 // have these many tokens in the mean: as many are answered at once as KV memory holds, and as leave each token in time
 // (llm.TokenTime). 0: not even one at a time.
 func (l *Language) Sustained(gpu string, n int, goal Goal, prompt, output float64) float64 {
-	g, e, err := l.On(gpu, n)
+	takes, e, err := l.On(gpu, n)
 	if err != nil || prompt < 1 || output < 1 {
 		return 0
 	}
-	takes := llm.Roofline(&l.Model, &g, n)
-	prefill := llm.PromptTime(takes, prompt)
+	prefill := llm.PromptTime(takes, e.Stages, prompt)
 	if goal.TTFT > 0 && prefill > goal.TTFT.Seconds() {
 		return 0
 	}
-	each := func(b int) float64 { return llm.TokenTime(takes, b, prompt, output) }
+	each := func(b int) float64 { return llm.TokenTime(takes, e.Stages, b, prompt, output) }
 	most := min(e.Sequences, int(float64(e.Blocks*llm.BlockTokens)/(prompt+output)))
 	bound := time.Duration(math.MaxInt64).Seconds()
 	if goal.TPOT > 0 {
@@ -47,14 +46,13 @@ func (l *Language) Sustained(gpu string, n int, goal Goal, prompt, output float6
 // alone is how long a request that is computed alone takes on n GPUs of a model: to its first token, and for each
 // further one in the mean. ok: it is known.
 func (l *Language) alone(gpu string, n int, prompt, output float64) (first, each time.Duration, ok bool) {
-	g, _, err := l.On(gpu, n)
+	takes, e, err := l.On(gpu, n)
 	if err != nil {
 		return 0, 0, false
 	}
-	takes := llm.Roofline(&l.Model, &g, n)
 	context := int64(prompt + output/2)
-	return time.Duration(llm.PromptTime(takes, prompt) * 1e9),
-		takes(&llm.Step{Tokens: 1, Attention: context, Read: context}), true
+	return time.Duration(llm.PromptTime(takes, e.Stages, prompt) * 1e9),
+		time.Duration(e.Stages) * takes(&llm.Step{Tokens: 1, Attention: context, Read: context}), true
 }
 
 // miss is how far a request is from what is promised of it.

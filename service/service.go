@@ -124,27 +124,47 @@ type Use struct {
 type Language struct {
 	Model     llm.Model
 	Precision llm.Precision
-	Engine    llm.Engine // its blocks: 0: what is left of the memory
+	Engine    llm.Engine // its blocks: 0: what is left of the memory; its stages divide the GPUs
 	Phase     llm.Phase
 	Link      float64 // bytes per second at which keys and values leave an instance of prefill
 	Part      float64 // of a GPU's memory that it may use
 	Reserve   float64 // of that, bytes for activations on each GPU
 }
 
-// On returns what a replica on a number of GPUs of a model is; an error says why it cannot run there.
-func (l *Language) On(gpu string, n int) (g llm.GPU, e llm.Engine, err error) {
+// On returns what a replica on a number of GPUs of a model is, and how long each of its stages takes for a step; an
+// error says why it cannot run there.
+func (l *Language) On(gpu string, n int) (takes llm.Timer, e llm.Engine, err error) {
 	g, ok := llm.FindGPU(gpu, l.Precision)
 	if !ok {
-		return g, e, fmt.Errorf("the speed of %s at %s is not known", gpu, l.Precision)
+		return nil, e, fmt.Errorf("the speed of %s at %s is not known", gpu, l.Precision)
 	}
-	if e = l.Engine; e.Blocks == 0 {
-		e.Blocks = l.Model.Blocks(n, &g, l.Part, l.Reserve)
+	on, err := l.Layout(n)
+	if err != nil {
+		return nil, e, err
+	}
+	e = l.Engine
+	if e.Stages = on.PP; e.Blocks == 0 {
+		e.Blocks = l.Model.Blocks(on, &g, l.Part, l.Reserve)
 	}
 	if e.Blocks == 0 {
-		return g, e, fmt.Errorf("%d %s have no memory left beside the weights (%.1f GB)", n, gpu, l.Model.Weights/1e9)
+		return nil, e, fmt.Errorf("%d %s have no memory left beside the weights (%.1f GB)", n, gpu, l.Model.Weights/1e9)
 	}
 	e.Watermark = min(e.Watermark, e.Blocks-1)
-	return g, e, e.Check()
+	return llm.Roofline(&l.Model, &g, on), e, e.Check()
+}
+
+// Layout is how a replica's GPUs share the model; an error says why its stages cannot have as many each.
+func (l *Language) Layout(gpus int) (llm.Layout, error) {
+	stages := l.Engine.Stages
+	if most := min(l.Model.Layers, llm.MaxStages); stages < 0 || stages > max(1, most) {
+		return llm.Layout{}, fmt.Errorf("pipeline: %d is not a number of stages from 1 to %d: each has layers of the model",
+			stages, most)
+	}
+	on := llm.Lay(gpus, stages)
+	if on.TP < 1 || on.TP*on.PP != gpus {
+		return on, fmt.Errorf("pipeline: %d stages do not divide %d GPUs: all have as many", stages, gpus)
+	}
+	return on, nil
 }
 
 // Phased reports whether replicas compute either prompts or the tokens after the first.
@@ -356,6 +376,9 @@ func (l *Language) check(v *Variant) error {
 		return errors.New("engine: memory is a part above 0 and at most 1, reserve 0 or more bytes")
 	case v.Request.GPUs < 1 || v.Request.Fractional() || v.Request.Profile != "":
 		return errors.New("gpus: a language model has whole GPUs")
+	}
+	if _, err := l.Layout(v.Request.GPUs); err != nil {
+		return err
 	}
 	for _, gpu := range v.GPUTypes {
 		if _, _, err := l.On(gpu, v.Request.GPUs); err != nil {

@@ -56,8 +56,8 @@ func (m *DistMachine) Ours() (DistOurs, bool) {
 func NewDistOurs(model string, tp, chunk int) (DistOurs, bool) {
 	m := distModels[model]
 	g, ok := llm.FindGPU("A100-80GB", llm.BF16)
-	o := DistOurs{Timer: llm.Roofline(&m, &g, tp),
-		Engine: llm.Engine{Tokens: chunk, Sequences: 256, Blocks: m.Blocks(tp, &g, 0.9, 0), Watermark: 64}}
+	o := DistOurs{Timer: llm.Roofline(&m, &g, llm.Lay(tp, 1)),
+		Engine: llm.Engine{Tokens: chunk, Sequences: 256, Blocks: m.Blocks(llm.Lay(tp, 1), &g, 0.9, 0), Watermark: 64}}
 	if chunk == 0 {
 		o.Engine.Tokens, o.Engine.Whole = 2048, true
 	}

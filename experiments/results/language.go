@@ -104,7 +104,7 @@ func readMeasuredLoops(path string) ([]measuredModel, error) {
 // instance is the GPU of a point, the blocks of KV memory and the step times of an instance on such.
 func (m *measuredModel) instance(p *measuredLoop) (blocks int, takes llm.Timer) {
 	g, _ := llm.FindGPU(p.gpu, m.precision)
-	return m.model.Blocks(p.gpus, &g, 0.9, 0), llm.Roofline(&m.model, &g, p.gpus)
+	return m.model.Blocks(llm.Lay(p.gpus, 1), &g, 0.9, 0), llm.Roofline(&m.model, &g, llm.Lay(p.gpus, 1))
 }
 
 // filled is the part of KV memory that the requests of a point take in the mean; above 1, they wait for it.
@@ -142,7 +142,7 @@ func (t *Table) tokenTimes(models []measuredModel) {
 				continue
 			}
 			_, takes := m.instance(p)
-			d.add(llm.TokenTime(takes, p.callers, p.prompt, p.output), p.tpot)
+			d.add(llm.TokenTime(takes, 1, p.callers, p.prompt, p.output), p.tpot)
 		}
 		figures, expected := d.figures(), ""
 		for _, name := range []string{errorMean, errorMedian, errorLow, errorHigh} {
@@ -213,7 +213,7 @@ func (t *Table) memoryEnds(ctx context.Context, m *measuredModel) error {
 		p := &m.points[k]
 		filled := m.filled(p)
 		_, takes := m.instance(p)
-		late := 1 + 20*llm.PromptTime(takes, p.prompt)
+		late := 1 + 20*llm.PromptTime(takes, 1, p.prompt)
 		got := m.play(p)
 		if filled < m.most {
 			first.add(got.ttft, p.ttft)

@@ -35,6 +35,16 @@ func chat() service.Service {
 			Precision: llm.BF16, Part: 0.9, Engine: llm.Engine{Tokens: 2048, Sequences: 256}}}}}
 }
 
+// inStages has a service's replicas compute in stages of a GPU each.
+func inStages(s service.Service, stages int) service.Service {
+	for i := range s.Variants {
+		l := *s.Variants[i].Language
+		l.Engine.Stages = stages
+		s.Variants[i].Language, s.Variants[i].Request.GPUs = &l, stages
+	}
+	return s
+}
+
 var alone = Place{GPU: "H100-80GB", Slower: 1}
 
 func add(t *testing.T, f *Fleet, svc int) int {
@@ -73,7 +83,7 @@ func TestAlone(t *testing.T) {
 func TestConservation(t *testing.T) {
 	for _, rule := range []string{"", "fixed", "clipper", "triton", "nexus"} {
 		for seed := range uint64(20) {
-			services := []service.Service{matrix(rule), chat()}
+			services := []service.Service{matrix(rule), inStages(chat(), 1+int(seed%3))}
 			services[0].Batching.Waiting = 50
 			load := func() requests.Stream {
 				return requests.Merge(
@@ -191,6 +201,35 @@ func TestTwin(t *testing.T) {
 			t.Fatalf("seed %d: %d batches, %d of %d in time; naively %d, %d of %d", seed, got.Batches, got.InTime,
 				got.Answered,
 				want.Batches, want.InTime, want.Answered)
+		}
+	}
+}
+
+// A replica in stages takes a batch whenever its first stage is free: with one batch at a time it would compute a part
+// of the time. Requests that went back to the queue for lack of memory are counted.
+func TestStages(t *testing.T) {
+	for stages := 1; stages <= 3; stages++ {
+		s := []service.Service{inStages(chat(), stages)}
+		l := s[0].Variants[0].Language
+		l.Engine.Blocks, l.Engine.Sequences = 60, 64
+		f, err := New(s, requests.Draw(&requests.Arrivals{Rate: 40, CV: 1, For: 5 * time.Second,
+			Prompt: requests.Tokens{Median: 100}, Output: requests.Tokens{Median: 150}}, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := f.replicas[add(t, f, 0)].language.instance
+		for f.Next() != cluster.Never {
+			if err := f.Advance(f.Next()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, all := f.Total(0), f.now.Sub(0)
+		if c.Answered != c.Arrived || c.Busy < all*3/4 || c.Busy > all || !f.Idle(0) {
+			t.Errorf("%d stages computed for %v of %v; %d of %d requests were answered", stages, c.Busy, all, c.Answered,
+				c.Arrived)
+		}
+		if c.Preemptions == 0 || c.Preemptions != x.Preemptions {
+			t.Errorf("%d preemptions are counted of %d", c.Preemptions, x.Preemptions)
 		}
 	}
 }

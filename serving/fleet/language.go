@@ -11,7 +11,8 @@ import (
 // language is the work of a replica of a language model.
 type language struct {
 	instance *llm.Instance
-	began    cluster.Time // of the step
+	due      cluster.Time // of the event for its next step
+	counted  int64        // preemptions that are in the tally
 	service  *served      // for what the instance hands out
 	slower   float64      // factor by which steps take longer than alone
 	accuracy float64
@@ -22,12 +23,11 @@ type language struct {
 
 func newLanguage(s *served, variant int, p Place) (*language, error) {
 	v := &s.spec.Variants[variant]
-	g, e, err := v.Language.On(p.GPU, v.Request.GPUs)
+	timer, e, err := v.Language.On(p.GPU, v.Request.GPUs)
 	if err != nil {
 		return nil, err
 	}
-	timer := llm.Roofline(&v.Language.Model, &g, v.Request.GPUs)
-	l := &language{service: s, spec: v.Language, accuracy: v.Accuracy, slower: p.Slower}
+	l := &language{service: s, spec: v.Language, accuracy: v.Accuracy, slower: p.Slower, due: cluster.Never}
 	takes := func(t *llm.Step) time.Duration {
 		if l.slower == 1 {
 			return timer(t)
@@ -73,12 +73,12 @@ func (l *language) Done(q *llm.Sequence) {
 		(goal.Latency == 0 || q.Last.Sub(q.Arrived) <= goal.Latency))
 }
 
-// finish ends the step.
+// finish ends the step that ends now, if one does.
 func (l *language) finish(s *served) {
-	end, before := l.instance.End(), l.instance.Preemptions
-	l.instance.Finish()
-	s.since.Busy += end.Sub(l.began)
-	s.since.Preemptions += l.instance.Preemptions - before
+	l.due = cluster.Never
+	s.since.Busy += l.instance.Finish()
+	s.since.Preemptions += l.instance.Preemptions - l.counted
+	l.counted = l.instance.Preemptions
 }
 
 // route gives what waits to the replica with the fewest requests; those that no replica can hold are refused.
@@ -103,15 +103,12 @@ func (f *Fleet) route(s *served) {
 	}
 }
 
-// step begins a step of an idle instance.
+// step begins a step of an instance whose first stage is free.
 func (f *Fleet) step(id int32) {
 	l := f.replicas[id].language
-	if l.instance.End() != cluster.Never {
-		return
-	}
 	l.instance.Begin(f.now)
-	l.began = f.now
-	if end := l.instance.End(); end != cluster.Never {
+	if end := l.instance.End(); end != l.due {
+		l.due = end
 		f.at(id, end)
 	}
 }

@@ -35,7 +35,7 @@ func TestPhases(t *testing.T) {
 	prompt, output := f.next.Prompt, f.next.Output
 	g, _ := llm.FindGPU("H100-80GB", llm.BF16)
 	m := &s[0].Variants[0].Language.Model
-	takes := llm.Roofline(m, &g, 1)
+	takes := llm.Roofline(m, &g, llm.Lay(1, 1))
 	step := llm.Step{}
 	step.Add(int64(prompt), 0)
 	first := takes(&step)
@@ -122,7 +122,7 @@ func TestMoved(t *testing.T) {
 func TestPhasesConserve(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		f, err := New([]service.Service{phased()},
+		f, err := New([]service.Service{inStages(phased(), 1+int(seed%3))},
 			requests.Draw(&requests.Arrivals{Rate: 60, CV: 1, For: 4 * time.Second,
 				Seed: seed, Prompt: requests.Tokens{Median: 400, Sigma: 1},
 				Output: requests.Tokens{Median: 40, Sigma: 1}},

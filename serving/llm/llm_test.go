@@ -33,10 +33,10 @@ func TestKV(t *testing.T) {
 	if got := llama70B.KV() * 2048; got != 671088640 {
 		t.Errorf("2048 tokens of the 70B model take %v bytes", got)
 	}
-	if got := llama8B.Blocks(1, &h100, 0.9, 0); got != 29205 {
+	if got := llama8B.Blocks(Lay(1, 1), &h100, 0.9, 0); got != 29205 {
 		t.Errorf("%d blocks on one H100, want 29205", got)
 	}
-	if got := llama70B.Blocks(1, &h100fp8, 0.5, 0); got != 0 {
+	if got := llama70B.Blocks(Lay(1, 1), &h100fp8, 0.5, 0); got != 0 {
 		t.Errorf("weights that do not fit leave %d blocks", got)
 	}
 }
@@ -78,7 +78,7 @@ func TestRoofline(t *testing.T) {
 		{"decode 4 on 8", &llama70B, &h100fp8, 8, decodes(4, 1536), 7.5869},
 		{"prefill 8192 on 4", &llama70B, &h100fp8, 4, steps([2]int64{8192, 0}), 266.3929},
 	} {
-		got := Roofline(c.model, c.gpu, c.tp)(c.step).Seconds() * 1e3
+		got := Roofline(c.model, c.gpu, Lay(c.tp, 1))(c.step).Seconds() * 1e3
 		if math.Abs(got-c.ms) > 6e-5 {
 			t.Errorf("%s: %.4f ms, want %.4f", c.name, got, c.ms)
 		}
@@ -291,7 +291,7 @@ func TestChunked(t *testing.T) {
 	for _, want := range all {
 		list := workload(t, want["workload"], number(t, want["rate"]))
 		e := Engine{Tokens: int(number(t, want["tau"])), Sequences: 256, Blocks: int(number(t, want["blocks"]))}
-		x, r := play(t, e, Roofline(&llama8B, &h100, 1), list)
+		x, r := play(t, e, Roofline(&llama8B, &h100, Lay(1, 1)), list)
 		var ttft, tpot, gaps []float64
 		end, met := cluster.Time(0), 0
 		for i := range list {
@@ -336,7 +336,8 @@ func TestChunked(t *testing.T) {
 func TestChunkedRequests(t *testing.T) {
 	for _, c := range []struct{ rate, tau, blocks int }{{20, 512, 600}, {40, 2048, 29206}} {
 		list := workload(t, "azconv300", float64(c.rate))
-		_, r := play(t, Engine{Tokens: c.tau, Sequences: 256, Blocks: c.blocks}, Roofline(&llama8B, &h100, 1), list)
+		e := Engine{Tokens: c.tau, Sequences: 256, Blocks: c.blocks}
+		_, r := play(t, e, Roofline(&llama8B, &h100, Lay(1, 1)), list)
 		for i, want := range rows(t,
 			fmt.Sprintf("llm-profiles/expected-chunked-r%d-tau%d-b%d.csv", c.rate, c.tau, c.blocks)) {
 			f, p := r.ttft(&list[i]), r.tpot(&list[i])
@@ -348,8 +349,8 @@ func TestChunkedRequests(t *testing.T) {
 }
 
 func BenchmarkInstance(b *testing.B) {
-	x := NewInstance(Engine{Tokens: 2048, Sequences: 256, Blocks: 29206, Watermark: 292}, Roofline(&llama8B, &h100, 1),
-		quiet{})
+	x := NewInstance(Engine{Tokens: 2048, Sequences: 256, Blocks: 29206, Watermark: 292},
+		Roofline(&llama8B, &h100, Lay(1, 1)), quiet{})
 	now := cluster.Time(0)
 	for i := range b.N {
 		arrived := cluster.Time(i) * 50 * ms
@@ -374,15 +375,16 @@ func (quiet) Done(*Sequence)                {}
 // TestSteady: a token in the steady state takes its step and its part of the others' prompts, as computed by hand; the
 // requests of a closed loop take half of their answers of KV memory in the mean.
 func TestSteady(t *testing.T) {
-	takes := Roofline(&llama70B, &h100fp8, 2)
-	step, prompt := 17.7475, PromptTime(takes, 1024)*1e3
+	takes := Roofline(&llama70B, &h100fp8, Lay(2, 1))
+	step, prompt := 17.7475, PromptTime(takes, 1, 1024)*1e3
 	if want := 65.6950; math.Abs(prompt-want) > 1e-3 {
 		t.Errorf("a prompt of 1024 tokens takes %.4f ms, want %.4f", prompt, want)
 	}
-	if got, want := TokenTime(takes, 4, 1024, 1024)*1e3, step+4./1024*prompt; math.Abs(got-want) > 1e-3 {
+	if got, want := TokenTime(takes, 1, 4, 1024, 1024)*1e3, step+4./1024*prompt; math.Abs(got-want) > 1e-3 {
 		t.Errorf("a token takes %.4f ms, want %.4f", got, want)
 	}
-	if got, want := Saturation(llama70B.Blocks(2, &h100fp8, 0.9, 0), 64, 1024, 8192), 1.278; math.Abs(got-want) > 1e-3 {
+	blocks := llama70B.Blocks(Lay(2, 1), &h100fp8, 0.9, 0)
+	if got, want := Saturation(blocks, 64, 1024, 8192), 1.278; math.Abs(got-want) > 1e-3 {
 		t.Errorf("64 requests take %.4f of the memory, want %.4f", got, want)
 	}
 }

@@ -43,11 +43,37 @@ func (m *Model) KV() float64 {
 	return 2 * float64(m.Layers) * float64(heads) * float64(m.HeadDim) * 2
 }
 
-// Blocks is the blocks of KV memory of an instance on n GPUs of which a part (0.9, say) may be used, with reserve bytes
-// of each for activations: 0 if the weights do not fit.
-func (m *Model) Blocks(n int, g *GPU, part, reserve float64) int {
-	left := float64(n)*(part*g.Memory-reserve) - m.Weights
-	return max(0, int(left/m.KV()/BlockTokens))
+// Layout is how an instance's GPUs share a model: TP compute each layer together, and PP such groups, the stages,
+// have the layers in turn.
+type Layout struct{ TP, PP int }
+
+// Lay is n GPUs in stages (0: one), which divide them.
+func Lay(n, stages int) Layout {
+	stages = max(1, stages)
+	return Layout{TP: n / stages, PP: stages}
+}
+
+// kv is the bytes of KV memory of a token where each layer's heads with keys and values are split over tp GPUs: a GPU
+// has whole ones, the same as others where there are fewer than GPUs.
+func (m *Model) kv(tp int) float64 {
+	heads := m.KVHeads
+	if heads == 0 {
+		heads = m.Heads
+	}
+	each := (heads + tp - 1) / tp
+	return m.KV() * (float64(each*tp) / float64(heads))
+}
+
+// share is the part of the layers that the stage with the most has.
+func (m *Model) share(stages int) float64 {
+	return float64((m.Layers+stages-1)/stages) / float64(m.Layers)
+}
+
+// Blocks is the blocks of KV memory of an instance on GPUs of which a part (0.9, say) may be used, with reserve bytes
+// of each for activations: as many as the stage with the most layers holds; 0 if the weights do not fit.
+func (m *Model) Blocks(l Layout, g *GPU, part, reserve float64) int {
+	left := float64(l.TP)*(part*g.Memory-reserve)/m.share(l.PP) - m.Weights
+	return max(0, int(left/m.kv(l.TP)/BlockTokens))
 }
 
 // Check says what is wrong with a model.
@@ -75,27 +101,31 @@ func (t *Step) Add(c, s int64) {
 	t.Read += s + c
 }
 
-// Timer says how long a step takes.
+// Timer says how long a stage takes for a step.
 type Timer func(*Step) time.Duration
 
 // Roofline is how long steps take if either computing or reading memory bounds them: a fixed time, the exchanges
 // between GPUs, and the larger of operations and bytes over what the GPUs achieve (60 % of their operations, 80 % of
-// their bandwidth).
-func Roofline(m *Model, g *GPU, tp int) Timer {
+// their bandwidth). Of several stages each takes the part of this that it has of the layers, and hands on what it
+// computed, which takes as long as an exchange; all take as long as the one with the most layers.
+func Roofline(m *Model, g *GPU, l Layout) Timer {
 	const (
 		fixed    = 1e-3  // seconds
 		exchange = 20e-6 // of an all-reduce; two for each layer
 	)
 	attention := 4 * float64(m.Layers) * float64(m.Heads) * float64(m.HeadDim)
-	kv, flops, rate := m.KV(), float64(tp)*g.Flops*0.6, float64(tp)*g.Rate*0.8
-	base := fixed
-	if tp > 1 {
+	kv, flops, rate := m.kv(l.TP), float64(l.TP)*g.Flops*0.6, float64(l.TP)*g.Rate*0.8
+	base, share, hop := fixed, m.share(l.PP), 0.0
+	if l.TP > 1 {
 		base += 2 * float64(m.Layers) * exchange
+	}
+	if l.PP > 1 {
+		hop = exchange
 	}
 	return func(s *Step) time.Duration {
 		compute := (2*m.Params*float64(s.Tokens) + attention*float64(s.Attention)) / flops
 		read := (m.Weights + kv*float64(s.Read)) / rate
-		return time.Duration(math.Round((base + max(compute, read)) * 1e9))
+		return time.Duration(math.Round(((base+max(compute, read))*share + hop) * 1e9))
 	}
 }
 
@@ -105,11 +135,20 @@ type Engine struct {
 	Sequences int  // that run at once, at most
 	Blocks    int  // of KV memory
 	Watermark int  // blocks that an admission leaves free
+	Stages    int  // that compute batches in turn; 0: one
 	Whole     bool // prompts are computed whole, in steps of their own, before anything else (vLLM's first scheduler)
 }
 
+func (e *Engine) stages() int { return max(1, e.Stages) }
+
+// MaxStages is the most stages of an instance.
+const MaxStages = 64
+
 // Check says what is wrong with an engine.
 func (e *Engine) Check() error {
+	if e.Stages < 0 || e.Stages > MaxStages {
+		return fmt.Errorf("an instance has from 1 to %d stages, not %d", MaxStages, e.Stages)
+	}
 	if e.Tokens < 1 || e.Sequences < 1 || e.Blocks < 1 || e.Watermark < 0 || e.Watermark >= e.Blocks {
 		return fmt.Errorf("an instance needs tokens, sequences and blocks of KV memory, all above 0; there are %d, %d and %d",
 			e.Tokens, e.Sequences, e.Blocks)

@@ -90,8 +90,8 @@ func TestGoodput(t *testing.T) {
 	g, _ := FindGPU("A100-80GB", BF16)
 	w := Exponential(300, 400, 200)
 	find := func(phase Phase, gpus int, ttft, tpot time.Duration) float64 {
-		e := Engine{Tokens: 2048, Sequences: 256, Blocks: m.Blocks(gpus, &g, 0.9, 0)}
-		return Goodput(e, Roofline(m, &g, gpus), phase, w, ttft, tpot, 0.9)
+		e := Engine{Tokens: 2048, Sequences: 256, Blocks: m.Blocks(Lay(gpus, 1), &g, 0.9, 0)}
+		return Goodput(e, Roofline(m, &g, Lay(gpus, 1)), phase, w, ttft, tpot, 0.9)
 	}
 	const ms = time.Millisecond
 	for _, phase := range []Phase{Prefill, Decode} {

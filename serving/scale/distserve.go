@@ -114,10 +114,9 @@ func (d *distserve) measure(v *View) {
 	for i := range d.goodput {
 		x := &v.Service.Variants[i]
 		for k, gpu := range v.gpusOf(x) { // on the slowest of those that it may get
-			g, e, err := x.Language.On(gpu, x.Request.GPUs)
+			takes, e, err := x.Language.On(gpu, x.Request.GPUs)
 			rate := 0.0
 			if err == nil {
-				takes := llm.Roofline(&x.Language.Model, &g, x.Request.GPUs)
 				rate = llm.Goodput(e, takes, x.Language.Phase, w, goal.TTFT, d.tpot(v, x), part)
 			}
 			if k == 0 || rate < d.goodput[i] && rate > 0 || d.goodput[i] == 0 {
