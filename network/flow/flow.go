@@ -58,6 +58,7 @@ type run struct {
 	chance int64         // ... by chance alone
 	ratio  int64         // of its rate to an equal one, in units
 	sends  time.Duration // since when it transmits
+	sent   time.Duration // for which it transmitted, but for what is under way
 	event  int32         // the last one that concerned it
 	count  int64
 	moved  int64
@@ -300,6 +301,7 @@ func (w *world) due(j *run) bool {
 		return true
 	}
 	j.moved += j.left
+	j.sent += w.now - j.sends
 	j.left, j.active, j.over, j.rate = 0, false, true, 0
 	if j.next = j.begun + j.Compute; j.next <= w.now {
 		j.end(w.now)

@@ -111,7 +111,7 @@ func newPlay(links network.Links, jobs []Job) *play {
 }
 
 // until plays up to a number of events, or until a pattern repeats, and returns the means of iterations over the second
-// half of that, or over the pattern.
+// half of that, or over the pattern; those of jobs that end none there are estimated.
 func (p *play) until(events int) []time.Duration {
 	w := p.w
 	for ; p.found == nil && p.events < events && w.step(1<<61); p.events++ {
@@ -131,18 +131,33 @@ func (p *play) until(events int) []time.Duration {
 	d := end.at - p.half.at
 	means := make([]time.Duration, len(w.jobs))
 	for i := range w.jobs {
-		most := mostTimes * p.alone[i]
-		switch n, bytes := end.count[i]-p.half.count[i], end.moved[i]-p.half.moved[i]; {
-		case n > 0:
+		if end.count[i] > p.half.count[i] {
 			means[i] = time.Duration(float64(d) / (end.done[i] - p.half.done[i]))
-		case bytes > 0: // it ended none, and is judged by what it transmitted
-			means[i] = time.Duration(float64(d) / float64(bytes) * float64(w.jobs[i].size))
-		default:
-			means[i] = most
+		} else {
+			means[i] = p.unended(i, &end)
 		}
-		means[i] = min(means[i], most)
+		means[i] = min(means[i], mostTimes*p.alone[i])
 	}
 	return means
+}
+
+// unended is about how long an iteration takes of a job that ended none in the second half of a run: by how fast it
+// transmits there or, if it rather computed, in all of the run. How long it computes says nothing of the others.
+func (p *play) unended(i int, end *mark) time.Duration {
+	d := end.at - p.half.at
+	bytes, sent := end.moved[i]-p.half.moved[i], end.sent[i]-p.half.sent[i]
+	waited := sent >= d/2
+	if !waited {
+		bytes, sent = end.moved[i], end.sent[i]
+	}
+	switch {
+	case bytes > 0:
+		j := &p.w.jobs[i]
+		return max(p.alone[i], j.Release+time.Duration(float64(sent)/float64(bytes)*float64(j.size)))
+	case waited:
+		return mostTimes * p.alone[i]
+	}
+	return p.alone[i]
 }
 
 // repeats are the means of iterations since the run was in this state before; nil: it was not.
@@ -175,6 +190,7 @@ type mark struct {
 	count []int64   // iterations that ended
 	done  []float64 // and the part of the one that has begun
 	moved []int64
+	sent  []time.Duration // for which they transmitted
 }
 
 func (w *world) mark() mark {
@@ -182,7 +198,7 @@ func (w *world) mark() mark {
 	for i := range w.jobs {
 		j := &w.jobs[i]
 		m.count, m.done = append(m.count, j.count), append(m.done, float64(j.count)+j.part(w.now))
-		m.moved = append(m.moved, j.movedBy(w.now))
+		m.moved, m.sent = append(m.moved, j.movedBy(w.now)), append(m.sent, j.sentBy(w.now))
 	}
 	return m
 }
@@ -205,6 +221,14 @@ func (j *run) movedBy(now time.Duration) int64 {
 		return j.moved
 	}
 	return j.moved + min(j.left, network.Moved(j.rate, now-j.since))
+}
+
+// sentBy is for how long it transmitted up to now.
+func (j *run) sentBy(now time.Duration) time.Duration {
+	if !j.active {
+		return j.sent
+	}
+	return j.sent + now - j.sends
 }
 
 // allEnded reports whether each job ended an iteration since a mark.
