@@ -67,8 +67,9 @@ bench-serving: ## a model on the CPU: what batches gain at the same goal, and ho
 bench-network: ## jobs that share a narrow link, under policies for their traffic: iteration times side by side (root; twenty minutes)
 	$(GO) test -run xxx -bench Network -benchtime 1x -timeout 60m ./cmd/muster
 
-bench-gpu: build ## what jobs that share a real GPU lose to each other, by turns and under MPS (needs one that nobody uses, and PyTorch)
+bench-gpu: build ## what jobs and services that share a real GPU lose to each other (needs one that nobody uses, and PyTorch)
 	scripts/bench-gpu.py
+	scripts/bench-gpu-serving.py
 
 bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wrk; what it adds to latencies; ten thousand streams
 	$(GO) test -run xxx -bench . -benchtime 5x -timeout 30m ./cmd/muster-gateway

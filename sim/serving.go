@@ -257,7 +257,8 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		}
 		st := &s.states[k]
 		want[k] = scale.Wants(&s.Services[k], make([]int, len(s.Services[k].Variants)))
-		v := &scale.View{Now: w.now, Epoch: w.spec.Epoch, Period: w.now.Sub(s.last), Service: &s.Services[k],
+		spec := w.besideOthers(k)
+		v := &scale.View{Now: w.now, Epoch: w.spec.Epoch, Period: w.now.Sub(s.last), Service: &spec,
 			Waiting: s.fleet.Waiting(k), Prompt: st.prompt, Output: st.output, GPUs: s.gpus}
 		v.See(s.fleet.Observe(k))
 		v.Memory, v.Tell = s.fleet.Memory(k)
@@ -299,6 +300,22 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 		evs = w.cancelDrained(evs, st)
 	}
 	return evs
+}
+
+// besideOthers is a service whose batches take as long as they do beside the neighbours that its replicas have.
+func (w *World) besideOthers(k int) service.Service {
+	s := w.opt.Serving
+	factors := make([]float64, len(s.Services[k].Variants))
+	for i := range factors {
+		var by service.Slowdown
+		for _, id := range s.states[k].replicas {
+			if j := &w.jobs[id]; j.replica.Variant == i && j.replica.number >= 0 {
+				by.Add(slowed(j.rate))
+			}
+		}
+		factors[i] = by.Mean()
+	}
+	return s.Services[k].Slowed(factors)
 }
 
 // moving finds a replica of a kind that is moved and in whose place none has come yet; 0: there is none.

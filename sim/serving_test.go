@@ -373,6 +373,34 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+// TestNeighboursPlanned: a policy counts with what its replicas' neighbours slow down, as on a machine.
+func TestNeighboursPlanned(t *testing.T) {
+	s := vision(1, 4)
+	s.Variants[0].Request.Share, s.Variants[0].Name = 500, "vision"
+	for i := range s.Variants[0].Profile {
+		s.Variants[0].Profile[i].Share = 500
+	}
+	for keeps, want := range map[int64]bool{1_000_000: false, 300_000: true} {
+		sv := &Serving{Services: []service.Service{s}, Stream: requests.Draw(&requests.Arrivals{Rate: 600, CV: 0,
+			For: 20 * time.Minute}, 0)}
+		var err error
+		if sv.Scaling, err = scale.Policies(sv.Services, []string{"mark"}); err != nil {
+			t.Fatal(err)
+		}
+		beside := trace.Entry{Job: cluster.Job{Submit: cluster.Time(5 * time.Minute), Model: "train",
+			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 1, Share: 500}}}}, Run: 10 * time.Minute}
+		spec := &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 4, CPU: 64000, RAM: 1 << 20}}}
+		out := Run(context.Background(), spec, []trace.Entry{beside}, Setup{Policy: "fifo", Placer: "best-fit",
+			World: Options{Serving: sv, Model: &perf.Table{Pairs: map[perf.Pair]int64{{"vision", "train"}: keeps}}}})
+		if out.Err != nil {
+			t.Fatal(out.Err)
+		}
+		if got := sv.Served[0].Peak > 1; got != want {
+			t.Errorf("beside a job that leaves %d ppm of its speed, up to %d replicas", keeps, sv.Served[0].Peak)
+		}
+	}
+}
+
 // TestServingCanary: the last variant answers its part of the requests, with the replicas that this takes, and what
 // became of them is told apart.
 func TestServingCanary(t *testing.T) {

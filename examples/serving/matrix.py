@@ -55,10 +55,10 @@ class Model:
         import torch
         torch.set_num_threads(1)
         torch.manual_seed(1)
-        self.first = torch.nn.Linear(FEATURES, width).to(device)
-        self.layers = torch.nn.Sequential(*[
-            m for _ in range(layers) for m in (torch.nn.Linear(width, width).to(device), torch.nn.ReLU())])
-        self.last = torch.nn.Linear(width, 1).to(device)
+        def linear(n, m):
+            return torch.nn.Linear(n, m, device=device)  # drawn there: the weights of a large model are there at once
+        self.first, self.last = linear(FEATURES, width), linear(width, 1)
+        self.layers = torch.nn.Sequential(*[m for _ in range(layers) for m in (linear(width, width), torch.nn.ReLU())])
         self.torch, self.device, self.turn = torch, device, threading.Lock()
 
     def learn(self):

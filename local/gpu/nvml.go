@@ -199,6 +199,9 @@ func (s *real) Exclusive(uuid string, on bool) error {
 	if on {
 		mode = nvml.COMPUTEMODE_EXCLUSIVE_PROCESS
 	}
+	if now, ret := h.GetComputeMode(); ret == nvml.SUCCESS && now == mode { // only root may set it, also to what it is
+		return nil
+	}
 	return check("compute mode of "+uuid, h.SetComputeMode(mode))
 }
 

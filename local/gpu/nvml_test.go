@@ -275,6 +275,9 @@ func TestExclusive(t *testing.T) {
 	list := complete(s, 8)
 	src := open(t, s)
 	var modes []nvml.ComputeMode
+	list[3].GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) {
+		return append([]nvml.ComputeMode{nvml.COMPUTEMODE_DEFAULT}, modes...)[len(modes)], nvml.SUCCESS
+	}
 	list[3].SetComputeModeFunc = func(m nvml.ComputeMode) nvml.Return {
 		modes = append(modes, m)
 		return nvml.SUCCESS
@@ -292,6 +295,9 @@ func TestExclusive(t *testing.T) {
 	list[3].SetComputeModeFunc = func(nvml.ComputeMode) nvml.Return { return nvml.ERROR_NO_PERMISSION }
 	if src.Exclusive(uuid, true) == nil || src.Exclusive("GPU-none", true) == nil {
 		t.Error("without permission, or of a GPU that is not there, it is no error")
+	}
+	if err := src.Exclusive(uuid, false); err != nil {
+		t.Error("without permission, a GPU that is not exclusive is not given back:", err)
 	}
 }
 

@@ -2,7 +2,6 @@ package control
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -120,12 +119,10 @@ func (s *running) factor(k int, other string) (f float64, ok bool) {
 	return max(1, took/expected), true
 }
 
-// slow finds out by what factor the batches of a service take longer where its replicas are now, in steps of a
-// twentieth: what follows from it would change with each batch otherwise.
+// slow finds out by what factor the batches of a service take longer where its replicas are now.
 func (c *Controller) slow(s *running) {
-	const step = 20
 	for k := range s.Variants {
-		sum, n := 0.0, 0
+		var by service.Slowdown
 		for _, r := range c.of(s) {
 			if s.variant(r) != k || r.state() != Answers {
 				continue
@@ -135,13 +132,10 @@ func (c *Controller) slow(s *running) {
 				f, _ := s.factor(k, o)
 				all *= f
 			}
-			sum, n = sum+all, n+1
+			by.Add(all)
 		}
 		was := s.slower[k]
-		if s.slower[k] = 1; n > 0 {
-			s.slower[k] = math.Round(sum/float64(n)*step) / step
-		}
-		if s.slower[k] != was {
+		if s.slower[k] = by.Mean(); s.slower[k] != was {
 			s.routes = nil
 		}
 	}
@@ -150,19 +144,13 @@ func (c *Controller) slow(s *running) {
 // slowed is a service whose batches take as long as they do beside the neighbours that its replicas have. A profile
 // that is measured has them in it.
 func (s *running) slowed() service.Service {
-	spec := s.Service.Service
-	spec.Variants = slices.Clone(spec.Variants)
-	for k := range spec.Variants {
-		v := &spec.Variants[k]
-		if v.Measure || s.slower[k] == 1 {
-			continue
-		}
-		v.Profile = slices.Clone(v.Profile)
-		for i := range v.Profile {
-			v.Profile[i].Latency = time.Duration(float64(v.Profile[i].Latency) * s.slower[k])
+	slower := slices.Clone(s.slower)
+	for k := range slower {
+		if s.Variants[k].Measure {
+			slower[k] = 1
 		}
 	}
-	return spec
+	return s.Service.Slowed(slower)
 }
 
 // batches is how many were measured.
