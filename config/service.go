@@ -89,6 +89,7 @@ type variantFile struct {
 	Profile  profileFile       `yaml:"profile"`
 	Use      variantUseFile    `yaml:"use"`
 	Phase    string            `yaml:"phase"`
+	Pipeline *int              `yaml:"pipeline"`
 	Model    *languageFile     `yaml:"model"`
 	Engine   engineFile        `yaml:"engine"`
 }
@@ -379,6 +380,8 @@ func (f *variantFile) variant() (v service.Variant, err error) {
 		v.Language, err = f.language()
 	case f.Phase != "":
 		err = errors.New("phase: only a language model (model) has phases")
+	case f.Pipeline != nil:
+		err = errors.New("pipeline: only a language model (model) has stages")
 	}
 	return v, err
 }
@@ -402,6 +405,11 @@ func (f *variantFile) language() (*service.Language, error) {
 			return nil, cluster.Unknown("phase", f.Phase, llm.PhaseNames[:])
 		}
 		l.Phase = llm.Phase(i)
+	}
+	if f.Pipeline != nil {
+		if l.Engine.Stages = *f.Pipeline; l.Engine.Stages < 1 {
+			return nil, fmt.Errorf("pipeline: %d is not a number of stages of 1 or more", l.Engine.Stages)
+		}
 	}
 	if l.Link = linkRate; e.Link != 0 {
 		l.Link = e.Link

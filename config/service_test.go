@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 )
 
 const aService = `# what answers
@@ -142,6 +143,13 @@ func TestBadServices(t *testing.T) {
 		{"layers: 32", "layers: 0", "service chat: variants[0]: model: layers"},
 		{"ttft: 500ms", "tpft: 500ms", `s.yaml:25: unknown key "tpft"`},
 		{"weights: 16.06e9", "weights: 160e9", "service chat: variants[0]: 1 H100-80GB have no memory left"},
+		{"accuracy: 0.7", "pipeline: 2", "service vision: variants[0]: pipeline: only a language model"},
+		{"gpu_types: [H100-80GB]", "pipeline: 0", "service chat: variants[0]: pipeline: 0 is not a number of stages"},
+		{"gpu_types: [H100-80GB]", "pipeline: 2", "service chat: variants[0]: pipeline: 2 stages do not divide 1 GPUs"},
+		{"gpu_types: [H100-80GB]", "gpus: 33\n    pipeline: 33",
+			"service chat: variants[0]: pipeline: 33 is not a number of stages from 1 to 32"},
+		{"gpu_types: [H100-80GB]", "gpus: auto\n    pipeline: 99\n    gpu_types: [H100-80GB]",
+			"service chat: variants[0]: pipeline: 99 is not a number of stages from 1 to 32"},
 		{"gpu_types: [H100-80GB]", "phase: first", `service chat: variants[0]: unknown phase "first"`},
 		{"gpu_types: [H100-80GB]", "phase: prefill", "service chat: variants: where some have a phase, all do"},
 		{"startup: 20s", "startup: 20s\n    warm: 21s", "service vision: variants[0]: warm: a start"},
@@ -265,5 +273,46 @@ variants:
 	if v[0].Measure || !v[1].Measure || v[0].Profile.Takes(500, 4) != 9500*time.Microsecond ||
 		v[2].Profile.Takes(cluster.Whole, 1) != 5*time.Millisecond {
 		t.Errorf("%+v: %s", v, got)
+	}
+}
+
+// A language model's stages divide its GPUs; gpus: auto chooses how many each stage has, and a request that is computed
+// alone passes one stage after the other.
+func TestPipeline(t *testing.T) {
+	text := func(ttft, gpus string, stages int) []byte {
+		return fmt.Appendf(nil, "name: chat\nttft: %s\ntpot: 40ms\nreplicas: {max: 4}\nvariants:\n  - {name: v, gpus: %s, "+
+			"pipeline: %d, gpu_types: [H100-80GB], model: {params: 70.6e9, weights: 141.2e9, layers: 80, heads: 64, "+
+			"kv_heads: 8, head_dim: 128}}\n", ttft, gpus, stages)
+	}
+	refused := func(text []byte, why string) {
+		t.Helper()
+		if _, err := ReadServices("s.yaml", text); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want %s", err, why)
+		}
+	}
+	refused(text("100ms", "8", 4), "ttft: no variant")
+	refused(text("2s", "4", 4), "tpot: no variant") // a token passes all four GPUs, each of which reads its weights
+	for gpus, want := range map[string]llm.Layout{"8": {TP: 2, PP: 4}, "auto": {TP: 2, PP: 4}} {
+		list, err := ReadServices("s.yaml", text("2s", gpus, 4))
+		if err != nil {
+			t.Fatalf("%s GPUs: %v", gpus, err)
+		}
+		if got := list[0].Variants[0].Parallel(); got != want {
+			t.Errorf("%s GPUs are %+v, want %+v", gpus, got, want)
+		}
+	}
+	alone := func(stages int) time.Duration {
+		list, err := ReadServices("s.yaml", text("2s", "8", stages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		takes, e, err := list[0].Variants[0].Language.On("H100-80GB", 8)
+		if err != nil || e.Stages != stages {
+			t.Fatalf("%d stages: %+v, %v", stages, e, err)
+		}
+		return time.Duration(llm.PromptTime(takes, stages, 1024) * 1e9)
+	}
+	if one, four := alone(1), alone(4); four < 3*one || four > 4*one {
+		t.Errorf("a prompt alone takes %v on eight GPUs, and %v in four stages of two", one, four)
 	}
 }

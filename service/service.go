@@ -101,9 +101,9 @@ type Variant struct {
 	Cost     float64           // of a replica and hour; 0: the GPUs that it holds
 	Request  cluster.Request   // what a replica holds
 	GPUTypes []string          // models of GPUs that it runs on; none: all
-	Command  []string          // {port} and {name} in arguments stand for the replica's port and the service's name
+	Command  []string          // arguments with {port}, {name} (the service's), and of a language model {tensor}, {pipeline}
 	Dir      string            // working directory; "": the owner's home
-	Env      map[string]string // what replicas find in their environment, besides MUSTER_PORT and PORT
+	Env      map[string]string // what replicas find in their environment, besides what Muster says
 	Startup  time.Duration     // from the start of a replica until it answers
 	Warm     time.Duration     // the same where the host's memory still has its weights; 0: no shorter
 	Profile  Profile           // of a model that computes batches
@@ -165,6 +165,14 @@ func (l *Language) Layout(gpus int) (llm.Layout, error) {
 		return on, fmt.Errorf("pipeline: %d stages do not divide %d GPUs: all have as many", stages, gpus)
 	}
 	return on, nil
+}
+
+// Parallel is how a replica's GPUs share a language model that passes Check; of others the GPUs are one stage.
+func (v *Variant) Parallel() llm.Layout {
+	if v.Language == nil {
+		return llm.Lay(v.Request.GPUs, 1)
+	}
+	return llm.Lay(v.Request.GPUs, v.Language.Engine.Stages)
 }
 
 // Phased reports whether replicas compute either prompts or the tokens after the first.

@@ -67,6 +67,9 @@ type ServiceVariant struct {
 	Wanted  int    `json:"wanted"`
 	Answers int    `json:"answers"`
 
+	Pipeline int `json:"pipeline,omitempty" doc:"Of a language model: stages of a replica, each with a part of the layers"`
+	Tensor   int `json:"tensor,omitempty" doc:"Of a language model: GPUs of each stage, which share its layers"`
+
 	Measured []ServiceBatch  `json:"measured,omitempty" doc:"How long batches took, as the gateway saw it"`
 	Beside   []ServiceBeside `json:"beside,omitempty" doc:"How much longer they took beside replicas of others on the same GPU"`
 }

@@ -183,6 +183,11 @@ func printService(w io.Writer, s *api.Service) error {
 			line("", "%.3g for 1000 requests", s.PerHour/3.6/s.Rate)
 		}
 	}
+	for i := range s.Variants {
+		if v := &s.Variants[i]; v.Pipeline > 1 {
+			line("pipeline", "%s: %d stages, GPUs in each: %d", v.Name, v.Pipeline, v.Tensor)
+		}
+	}
 	if l := s.Loans; l != nil {
 		line("lends", "what %d more replicas would hold, to %d jobs; back within %s", l.Replicas, len(l.Jobs),
 			latencyText(l.Within))

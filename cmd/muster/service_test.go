@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/show"
 )
 
 // servingTest is a daemon that runs services, with the gateway beside it. The models are real, on the CPU; only
@@ -821,4 +822,18 @@ func TestServiceTrouble(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	s.want(out, "no such service")
+}
+
+// TestServiceStages: what is printed of a service says in how many stages the GPUs of a replica compute, where there
+// are several.
+func TestServiceStages(t *testing.T) {
+	var out bytes.Buffer
+	s := api.Service{Variants: []show.ServiceVariant{{Name: "a", Pipeline: 3, Tensor: 2},
+		{Name: "b", Pipeline: 1, Tensor: 4}}}
+	if err := printService(&out, &s); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "a: 3 stages, GPUs in each: 2") || strings.Contains(text, "b:") {
+		t.Errorf("%s", text)
+	}
 }

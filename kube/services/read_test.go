@@ -2,6 +2,7 @@ package services
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/service"
+	"github.com/muster-gpu/muster/serving/llm"
 	"github.com/muster-gpu/muster/serving/scale"
 )
 
@@ -231,5 +233,19 @@ func TestEarlyReturn(t *testing.T) {
 	r.Returned(pod, 3*time.Second)
 	if got := r.returns["u"]; got.Number != 2 || got.Late != 1 || got.Longest != 7 || got.took != 10 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The annotation says in how many stages the pods of a variant compute, as a file does, and is refused likewise.
+func TestStages(t *testing.T) {
+	const text = `{name: chat, ttft: 2s, tpot: 50ms, replicas: {max: 4}, variants: [{name: v, gpus: 4, pipeline: %d,
+  model: {params: 8.03e9, weights: 16.06e9, layers: 32, heads: 32, head_dim: 128}}]}`
+	s := begin(nil, &object{}, fmt.Sprintf(text, 2))
+	if s.err != nil || s.spec.Variants[0].Parallel() != (llm.Layout{TP: 2, PP: 2}) {
+		t.Errorf("%+v: %v", s.spec.Variants, s.err)
+	}
+	s = begin(nil, &object{}, fmt.Sprintf(text, 3))
+	if s.err == nil || !strings.Contains(s.err.Error(), "pipeline: 3 stages do not divide 4 GPUs") {
+		t.Errorf("three stages of four GPUs: %v", s.err)
 	}
 }

@@ -76,3 +76,26 @@ variants:
 		t.Errorf("parts %v", parts)
 	}
 }
+
+// What is shown of a language model's variants says how a replica's GPUs share it; of others nothing.
+func TestStagesAreShown(t *testing.T) {
+	w := newWorld(t, 8)
+	c := w.controller()
+	const model = "{params: 8.03e9, weights: 16.06e9, layers: 32, heads: 32, kv_heads: 8, head_dim: 128}"
+	w.apply(c, "name: chat\nttft: 1s\nreplicas: {max: 2}\nvariants:\n  - {name: a, command: [serve], gpus: 4, pipeline: 2, "+
+		"model: "+model+"}\n  - {name: b, command: [serve], gpus: 2, model: "+model+"}\n")
+	w.apply(c, "name: vision\nlatency: 50ms\nreplicas: {max: 2}\nvariants:\n  - {name: v, command: [serve], "+
+		"profile: [{batch: 1, latency: 5ms}]}\n")
+	want := map[string][2]int{"a": {2, 2}, "b": {2, 1}, "v": {}}
+	for _, name := range []string{"chat", "vision"} {
+		s, err := c.Service(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range s.Variants {
+			if got := [2]int{v.Tensor, v.Pipeline}; got != want[v.Name] {
+				t.Errorf("%s: %v, want %v", v.Name, got, want[v.Name])
+			}
+		}
+	}
+}

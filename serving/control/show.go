@@ -44,8 +44,12 @@ func (c *Controller) show(s *running) show.Service {
 		Deleting: s.deleted, Percentile: s.Goal.Percentile, Attainment: 1, Text: s.File.Text,
 		Variants: []show.ServiceVariant{}, Replicas: []show.ServiceReplica{}}
 	for i := range s.Variants {
-		v.Variants = append(v.Variants, show.ServiceVariant{Name: s.Variants[i].Name, Measured: s.times[i].measured(),
-			Beside: s.showBeside(i)})
+		x := show.ServiceVariant{Name: s.Variants[i].Name, Measured: s.times[i].measured(), Beside: s.showBeside(i)}
+		if s.Variants[i].Language != nil {
+			on := s.Variants[i].Parallel()
+			x.Pipeline, x.Tensor = on.PP, on.TP
+		}
+		v.Variants = append(v.Variants, x)
 	}
 	for _, w := range s.want {
 		v.Variants[w.Variant].Wanted += w.Replicas

@@ -95,8 +95,13 @@ func (x *Machine) Test(s *service.Service, by control.Caller) error {
 // submission is the job of a replica.
 func submission(s *service.Service, generation string, k scale.Kind, port int) *ask.Submission {
 	v := &s.Variants[k.Variant]
-	text := strconv.Itoa(port)
-	fill := strings.NewReplacer("{port}", text, "{name}", s.Name)
+	text, on := strconv.Itoa(port), v.Parallel()
+	tensor, pipeline := strconv.Itoa(on.TP), strconv.Itoa(on.PP)
+	holes := []string{"{port}", text, "{name}", s.Name}
+	if v.Language != nil {
+		holes = append(holes, "{tensor}", tensor, "{pipeline}", pipeline)
+	}
+	fill := strings.NewReplacer(holes...)
 	r := v.Sized(k.Share)
 	j := &ask.Submission{Name: s.Name, Queue: s.Queue, Tier: s.Tier.String(), Kind: cluster.Service.String(),
 		GPUs: r.GPUs, Share: int64(r.Share), Memory: int64(r.Memory), Profile: r.Profile, CPU: int64(r.CPU),
@@ -117,6 +122,9 @@ func submission(s *service.Service, generation string, k scale.Kind, port int) *
 	}
 	slices.Sort(j.Env)
 	j.Env = append(j.Env, "PORT="+text, "MUSTER_PORT="+text, "MUSTER_SERVICE="+s.Name, "MUSTER_VARIANT="+v.Name)
+	if v.Language != nil {
+		j.Env = append(j.Env, "MUSTER_TENSOR="+tensor, "MUSTER_PIPELINE="+pipeline)
+	}
 	return j
 }
 
