@@ -233,3 +233,39 @@ func TestSimServiceWeights(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSimPipeline: of four GPUs for prompts distserve takes those in stages where the bound is loose, which saves GPUs,
+// and those that share each layer where it is tight: then nothing changes without stages, which alone are too slow.
+func TestSimPipeline(t *testing.T) {
+	example, err := os.ReadFile("../../examples/serving/pipeline.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	play := func(changes ...string) report.Service {
+		t.Helper()
+		text := strings.NewReplacer(changes...).Replace(string(example))
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var v struct{ Services []report.Service }
+		out := ok(t, "sim", "--services", file, "--requests", "../../examples/serving/pipeline-load.yaml", "--cluster",
+			"8x8xH100-80GB", "--policies", "fifo", "--json", "-")
+		if err := json.Unmarshal([]byte(out), &v); err != nil {
+			t.Fatal(err)
+		}
+		return v.Services[0]
+	}
+	const tight, loose = "ttft: 60ms ", "ttft: 400ms"
+	both, shared := play(), play("    pipeline: 4\n", "")
+	if both.Attainment < 0.98 || shared.Attainment < 0.98 || both.GPUHours > 0.7*shared.GPUHours {
+		t.Errorf("within 400 ms stages take %.2f GPU-hours (%.3f in time), shared layers %.2f (%.3f)", both.GPUHours,
+			both.Attainment, shared.GPUHours, shared.Attainment)
+	}
+	quick, stages := play(loose, tight), play(loose, tight, "name: prefill-shared", "pipeline: 4, name: prefill-shared")
+	if same := play(loose, tight, "    pipeline: 4\n", ""); quick.Attainment < 0.98 || stages.Attainment > 0.9 ||
+		same.GPUHours != quick.GPUHours || same.Attainment != quick.Attainment {
+		t.Errorf("within 60 ms %.3f are in time, %.3f without stages, %.3f with stages only", quick.Attainment,
+			same.Attainment, stages.Attainment)
+	}
+}

@@ -53,6 +53,9 @@ func Lay(n, stages int) Layout {
 	return Layout{TP: n / stages, PP: stages}
 }
 
+// GPUs is how many there are.
+func (l Layout) GPUs() int { return l.TP * l.PP }
+
 // kv is the bytes of KV memory of a token where each layer's heads with keys and values are split over tp GPUs: a GPU
 // has whole ones, the same as others where there are fewer than GPUs.
 func (m *Model) kv(tp int) float64 {

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -46,15 +47,22 @@ func Exponential(n int, prompt, output float64) Workload {
 
 // Goodput is the highest rate (requests per second, found to 2 %) at which an instance answers a part of a workload
 // within its bounds, when it computes one phase alone: of prefill the time to the first token, of decode the mean time
-// of a token after it (DistServe, Zhong et al., OSDI 2024, algorithm 1). 0: not even at one in a hundred seconds.
+// of a token after it (DistServe, Zhong et al., OSDI 2024, algorithm 1). It is at most what full steps compute: of more
+// a short workload may be in time, and a long one is not. 0: not even at one in a hundred seconds.
 func Goodput(e Engine, takes Timer, phase Phase, w Workload, ttft, tpot time.Duration, part float64) float64 {
 	holds := func(rate float64) bool { return attained(e, takes, phase, w, rate, ttft, tpot) >= part }
 	low, high := 0.01, 0.02
 	if !holds(low) {
 		return 0
 	}
-	for holds(high) && high < 1e6 {
+	most := max(low, capacity(e, takes, phase, w))
+	for high < most && holds(high) {
 		low, high = high, 2*high
+	}
+	if high >= most {
+		if high = most; holds(most) {
+			return most
+		}
 	}
 	for high > 1.02*low {
 		if mid := math.Sqrt(low * high); holds(mid) {
@@ -64,6 +72,33 @@ func Goodput(e Engine, takes Timer, phase Phase, w Workload, ttft, tpot time.Dur
 		}
 	}
 	return low
+}
+
+// capacity is the requests per second of which an instance computes a phase when all its steps are as full as they can
+// be: of prompts as many tokens as a step has, of other tokens one for as many requests as there are at once.
+func capacity(e Engine, takes Timer, phase Phase, w Workload) float64 {
+	n, tokens, attention, context := 0.0, 0.0, 0.0, 0.0
+	for i, prompt := range w.Prompt {
+		p, later := float64(prompt), float64(w.Output[i]-1)
+		switch {
+		case phase == Prefill:
+			n, tokens, attention = n+1, tokens+p, attention+p*(p+1)/2
+		case later > 0:
+			n, tokens, context = n+1, tokens+later, context+later*(p+1+later/2)
+		}
+	}
+	if tokens == 0 {
+		return math.Inf(1)
+	}
+	full, read := float64(e.Tokens), 1.0 // tokens of a step; of each one those that are read
+	if phase == Decode {
+		attention, read = context, context/tokens
+		full = min(full, float64(e.Sequences), max(1, float64(e.Blocks)*BlockTokens/read))
+		full = max(1, full/float64(e.stages()))
+	}
+	s := &Step{Tokens: int64(math.Ceil(full)), Attention: int64(full * attention / tokens),
+		Read: int64(full * read)}
+	return n / (tokens / full * takes(s).Seconds())
 }
 
 // inTime counts the requests of a phase that were in time.
@@ -132,9 +167,9 @@ func playPhase(x *Instance, phase Phase, w Workload, rate float64) (asked int) {
 	return asked
 }
 
-// Best returns the index of the instance with the highest goodput for each of its GPUs, the first of the smallest among
-// equals; -1: none has any.
-func Best(goodput []float64, gpus []int) int {
+// Best returns the index of the instance with the highest goodput for each of its GPUs; of equals the one with the
+// fewest GPUs, then the one of which the fewest share a layer. -1: none has any.
+func Best(goodput []float64, on []Layout) int {
 	best := -1
 	for i, g := range goodput {
 		if g <= 0 {
@@ -144,8 +179,8 @@ func Best(goodput []float64, gpus []int) int {
 			best = i
 			continue
 		}
-		here, there := g*float64(gpus[best]), goodput[best]*float64(gpus[i])
-		if here > there || here == there && gpus[i] < gpus[best] {
+		here, there := g*float64(on[best].GPUs()), goodput[best]*float64(on[i].GPUs())
+		if here > there || here == there && cmp.Or(on[i].GPUs()-on[best].GPUs(), on[i].TP-on[best].TP) < 0 {
 			best = i
 		}
 	}

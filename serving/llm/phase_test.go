@@ -106,14 +106,41 @@ func TestGoodput(t *testing.T) {
 	}
 }
 
-// The instance that does most for each of its GPUs is chosen: DistServe's algorithm on two sizes of each phase.
+// The instance that does most for each of its GPUs is chosen: DistServe's algorithm on two sizes of each phase, and of
+// equals on three ways to use four GPUs.
 func TestBest(t *testing.T) {
+	sizes, four := []Layout{{1, 1}, {2, 1}}, []Layout{{4, 1}, {1, 4}, {2, 2}}
 	for _, c := range []struct {
 		goodput []float64
+		on      []Layout
 		want    int
-	}{{[]float64{2, 5}, 1}, {[]float64{3, 5.5}, 0}, {[]float64{2, 4}, 0}, {[]float64{0, 1}, 1}, {[]float64{0, 0}, -1}} {
-		if got := Best(c.goodput, []int{1, 2}); got != c.want {
+	}{{[]float64{2, 5}, sizes, 1}, {[]float64{3, 5.5}, sizes, 0}, {[]float64{2, 4}, sizes, 0},
+		{[]float64{0, 1}, sizes, 1}, {[]float64{0, 0}, sizes, -1},
+		{[]float64{5, 5, 5}, four, 1}, {[]float64{5, 4, 5}, four, 2},
+		{[]float64{6, 5, 5}, four, 0}} {
+		if got := Best(c.goodput, c.on); got != c.want {
 			t.Errorf("%v: %d, not %d", c.goodput, got, c.want)
+		}
+	}
+}
+
+// Whatever the bound, goodput is at most what full steps compute: 512 tokens of prompts in 10 ms, or a token of each of
+// the eight requests that are there at once, half of them in each of two stages.
+func TestGoodputIsSustained(t *testing.T) {
+	w := Exponential(100, 1, 1)
+	for i := range w.Prompt {
+		w.Prompt[i], w.Output[i] = 128, 11
+	}
+	for _, c := range []struct {
+		phase  Phase
+		stages int
+		want   float64
+	}{{Prefill, 1, 400}, {Prefill, 2, 400}, {Decode, 1, 80}, {Decode, 2, 40}} {
+		e := Engine{Tokens: 512, Sequences: 8, Blocks: 1000, Stages: c.stages}
+		takes := func(*Step) time.Duration { return 10 * time.Millisecond }
+		got := Goodput(e, takes, c.phase, w, time.Hour, time.Hour, 0.9)
+		if math.Abs(got/c.want-1) > 1e-9 {
+			t.Errorf("%s in %d stages: %.3f/s, want %g", PhaseNames[c.phase], c.stages, got, c.want)
 		}
 	}
 }

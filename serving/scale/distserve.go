@@ -1,9 +1,12 @@
 package scale
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/internal/knobs"
@@ -22,15 +25,17 @@ var distserveKind = kind{knobs.Kind{Name: "distserve",
 // (decode) are computed by different replicas. For each phase alone the goodput of every variant is found by
 // simulation, the variant with the most for each GPU is taken, and as many replicas of it as the rate needs. It
 // plans again when the rate has changed, or requests have become longer or shorter by a tenth. The paper takes
-// a recorded workload and the parallelism as it comes; here lengths are drawn with the means that were seen,
-// and variants say how many GPUs a replica has.
+// a recorded workload; here lengths are drawn with the means that were seen, and variants are the ways to use GPUs
+// together (TP, PP) of which it chooses: how many a replica has, and in how many stages.
 type distserve struct {
 	over          float64
 	rate          forecast
 	recent        peak
 	lengths, last tokens    // moving means of requests; for which goodput was found last
 	goodput       []float64 // by variant
-	runs          [2]int    // variant of each phase; -1: none was chosen yet
+	none          []string  // why a variant has no goodput
+	says          string
+	runs          [2]int // variant of each phase; -1: none was chosen yet
 }
 
 // tokens is how long requests are.
@@ -74,6 +79,7 @@ func (d *distserve) Decide(v *View) []int {
 	d.measure(v)
 	want := make([]int, len(v.Service.Variants))
 	first, then := d.best(v, llm.Prefill), d.best(v, llm.Decode)
+	d.says = d.compared(v, first) + "; " + d.compared(v, then)
 	for _, i := range []int{first, then} {
 		if g := d.goodput[i]; g > 0 {
 			want[i] = int(math.Ceil(need / g))
@@ -104,26 +110,38 @@ func (d *distserve) measure(v *View) {
 		return
 	}
 	d.last = *l
-	d.goodput = make([]float64, len(v.Service.Variants))
+	d.goodput, d.none = make([]float64, len(v.Service.Variants)), make([]string, len(v.Service.Variants))
 	if l.prompt < 1 || l.output < 1 {
 		return
 	}
-	goal := v.Service.Goal
-	part := 1 - (1-goal.Percentile/100)/2 // of each phase, so that of the requests as many meet both
 	w := llm.Exponential(workload, l.prompt, l.output)
 	for i := range d.goodput {
 		x := &v.Service.Variants[i]
 		for k, gpu := range v.gpusOf(x) { // on the slowest of those that it may get
-			takes, e, err := x.Language.On(gpu, x.Request.GPUs)
-			rate := 0.0
-			if err == nil {
-				rate = llm.Goodput(e, takes, x.Language.Phase, w, goal.TTFT, d.tpot(v, x), part)
-			}
+			rate, lacks := d.on(v, x, gpu, w)
 			if k == 0 || rate < d.goodput[i] && rate > 0 || d.goodput[i] == 0 {
-				d.goodput[i] = rate
+				d.goodput[i], d.none[i] = rate, lacks
 			}
 		}
 	}
+}
+
+// on is the goodput of a replica of a variant on GPUs of a model, with requests such as these; else why it has none.
+func (d *distserve) on(v *View, x *service.Variant, gpu string, w llm.Workload) (rate float64, lacks string) {
+	takes, e, err := x.Language.On(gpu, x.Request.GPUs)
+	if err != nil {
+		return 0, err.Error()
+	}
+	goal, phase := v.Service.Goal, x.Language.Phase
+	part := 1 - (1-goal.Percentile/100)/2 // of each phase, so that of the requests as many meet both
+	if rate = llm.Goodput(e, takes, phase, w, goal.TTFT, d.tpot(v, x), part); rate > 0 {
+		return rate, ""
+	}
+	bound := "ttft"
+	if phase == llm.Decode {
+		bound = "tpot"
+	}
+	return 0, "it misses " + bound + " on " + gpu
 }
 
 // tpot is the time of a token after the first, without the keys' and values' way from one replica to the other, which
@@ -142,10 +160,10 @@ func (d *distserve) tpot(v *View, x *service.Variant) time.Duration {
 // best is the variant of a phase that does most on each GPU, the first of the phase if nothing is known. One that runs
 // stays unless another is clearly better.
 func (d *distserve) best(v *View, phase llm.Phase) int {
-	goodput, gpus := slices.Clone(d.goodput), make([]int, len(d.goodput))
+	goodput, on := slices.Clone(d.goodput), make([]llm.Layout, len(d.goodput))
 	first := -1
 	for i := range goodput {
-		gpus[i] = v.Service.Variants[i].Request.GPUs
+		on[i] = v.Service.Variants[i].Parallel()
 		switch {
 		case v.Service.Variants[i].Language.Phase != phase:
 			goodput[i] = 0
@@ -153,12 +171,44 @@ func (d *distserve) best(v *View, phase llm.Phase) int {
 			first = i
 		}
 	}
-	i, was := llm.Best(goodput, gpus), &d.runs[phase-llm.Prefill]
+	i, was := llm.Best(goodput, on), &d.runs[phase-llm.Prefill]
 	switch {
 	case i < 0 && *was < 0:
 		return first
-	case i >= 0 && (*was < 0 || goodput[i]/float64(gpus[i]) > better*goodput[*was]/float64(gpus[*was])):
+	case i >= 0 && (*was < 0 || d.each(v, i) > better*d.each(v, *was)):
 		*was = i
 	}
 	return *was
 }
+
+// each is the goodput of a variant for each GPU.
+func (d *distserve) each(v *View, i int) float64 {
+	return d.goodput[i] / float64(v.Service.Variants[i].Request.GPUs)
+}
+
+// compared says what the variants of a phase do on each GPU: the one that is taken first, then the others, the best
+// of them first.
+func (d *distserve) compared(v *View, taken int) string {
+	of := &v.Service.Variants[taken]
+	var others []int
+	for i := range v.Service.Variants {
+		if i != taken && v.Service.Variants[i].Language.Phase == of.Language.Phase {
+			others = append(others, i)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(d.each(v, b), d.each(v, a)) })
+	list := make([]string, 0, 1+len(others))
+	for _, i := range append([]int{taken}, others...) {
+		name := v.Service.Variants[i].Name
+		if d.goodput[i] > 0 {
+			list = append(list, fmt.Sprintf("%s %.3g", name, d.each(v, i)))
+		} else {
+			list = append(list, fmt.Sprintf("%s none (%s)", name, cmp.Or(d.none[i], "no request was seen yet")))
+		}
+	}
+	return fmt.Sprintf("%s, requests a second on each GPU: %s", llm.PhaseNames[of.Language.Phase],
+		strings.Join(list, ", "))
+}
+
+// Says is what the variants of each phase were found to do.
+func (d *distserve) Says() string { return d.says }

@@ -2,6 +2,7 @@ package scale
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +87,35 @@ func TestPhasesNeedDistServe(t *testing.T) {
 	}
 	if _, err := Policies([]service.Service{*phased()}, []string{"distserve"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Of ways to use four GPUs for prompts, stages of a pipeline do most within a loose bound, and GPUs that share each
+// layer within a tight one (section 3.1); it is said what the others do, and what they miss.
+func TestDistServeStages(t *testing.T) {
+	model := llm.Model{Params: 8.03e9, Weights: 16.06e9, Layers: 32, Heads: 32, KVHeads: 8, HeadDim: 128}
+	variant := func(name string, phase llm.Phase, gpus, stages int) service.Variant {
+		return service.Variant{Name: name, Request: cluster.Request{GPUs: gpus}, GPUTypes: []string{"H100-80GB"},
+			Language: &service.Language{Phase: phase, Link: 50e9, Part: 0.9, Model: model, Precision: llm.BF16,
+				Engine: llm.Engine{Tokens: 512, Sequences: 256, Stages: stages}}}
+	}
+	for _, c := range []struct {
+		ttft time.Duration
+		want int
+		says string
+	}{{400 * ms, 1, "prefill, requests a second on each GPU: stages "},
+		{50 * ms, 0, "stages none (it misses ttft on H100-80GB)"}} {
+		s := &service.Service{Name: "chat", Goal: service.Goal{TTFT: c.ttft, TPOT: 30 * ms, Percentile: 90},
+			Replicas: service.Replicas{Max: 16}, Variants: []service.Variant{variant("shared", llm.Prefill, 4, 0),
+				variant("stages", llm.Prefill, 4, 4), variant("answers", llm.Decode, 1, 0)}}
+		d, v := newPolicy(t), seen(s, 0, 100, 32)
+		v.Ready, v.Coming, v.Prompt, v.Output = make([]int, 3), make([]int, 3), 700, 200
+		want := d.Decide(v)
+		if want[c.want] == 0 || want[1-c.want] != 0 || want[2] == 0 {
+			t.Errorf("within %v replicas %v, goodput %.1f", c.ttft, want, d.goodput)
+		}
+		if text := Says(d); !strings.Contains(text, c.says) || !strings.Contains(text, "; decode, requests a second") {
+			t.Errorf("within %v it says %q", c.ttft, text)
+		}
 	}
 }
