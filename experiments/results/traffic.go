@@ -54,6 +54,33 @@ func closMix(seed uint64) mix {
 	return m
 }
 
+// crowdMix draws 26 to 118 jobs of two to sixteen nodes on 22 leaf switches of 16 nodes at 4:1, where nearly all share
+// links.
+func crowdMix(n int) mix {
+	r := rand.New(rand.NewPCG(7000+uint64(n), 9))
+	spec := &cluster.Spec{}
+	c := network.Clos{NodesPerLeaf: 16, Cards: 1, CardRate: 200e9, Spines: 4, SpineRate: 200e9}
+	for i := range 22 * 16 {
+		name := fmt.Sprintf("n%d", i)
+		spec.Nodes, c.Nodes = append(spec.Nodes, cluster.Node{Name: name}), append(c.Nodes, name)
+	}
+	spec.Network = &cluster.Network{Links: c.Links()}
+	f := network.New(spec.Nodes, spec.Network)
+	m := mix{f: traffic.Fabric{Links: f, Classes: 8}}
+	models := network.Models()
+	for id := range 26 + 4*(n%24) {
+		var held []network.Held
+		for _, node := range r.Perm(len(spec.Nodes))[:[]int{2, 2, 2, 4, 4, 8, 8, 16}[r.IntN(8)]] {
+			held = append(held, network.Held{Node: int32(node), Ranks: 8})
+		}
+		t := models[r.IntN(len(models))].Traffic
+		id := cluster.JobID(id)
+		m.jobs = append(m.jobs, traffic.NewJob(f, id, int64(8*len(held)), t, f.Demand(id, t, held),
+			time.Duration(r.Int64N(1e12)), cluster.Treatment{}))
+	}
+	return m
+}
+
 // realMixes are those that were measured on a real link of 200 Mbit/s: computing in milliseconds, and MiB.
 var realMixes = [][][2]int64{{{150, 2}, {150, 2}}, {{150, 2}, {150, 1}}, {{100, 2}, {300, 2}}, {{150, 2}, {200, 4}},
 	{{50, 2}, {50, 2}}, {{150, 2}, {150, 2}, {150, 2}}}
@@ -92,7 +119,7 @@ func (m *mix) done(p, alone traffic.Policy) (computing, speed float64) {
 func (t *Table) traffic(ctx context.Context, cases, drawn int) error {
 	s := Section{Title: "Every policy on the same mixes", About: "What `--traffic` gets done, in the model: the part of the time that GPUs compute (which Crux maximises), and their speed, of that alone on the network (no job counts as faster than that, as in replays); GPUs count alike, mixes too. " +
 		"Then in how many of the mixes the policy is better than `muster` by more than 1 %, by either measure. `muster` maximises speed, and no other is faster in any mix; for it, it gives up computing where `crux` computes more: [why](../reference/network.md#policies). " +
-		"One link, paths, classes: the cases above. Clos: up to nine jobs of two to five nodes, drawn, with and without overlap, on two to four leaves. Measured link: the six mixes for which jobs were measured on a real link.",
+		"One link, paths, classes: the cases above. Clos: up to nine jobs of two to five nodes, drawn, with and without overlap, on two to four leaves. Crowds: 26 to 118 jobs of two to sixteen nodes and all built-in models, drawn, on 22 leaves of 16 nodes at 4:1, far more than that network carries. Measured link: the six mixes for which jobs were measured on a real link.",
 		Head: []string{"mixes", "policy", "computing", "speed", "computes more", "is faster"}}
 	for _, k := range []struct {
 		name string
@@ -106,6 +133,7 @@ func (t *Table) traffic(ctx context.Context, cases, drawn int) error {
 		c := compat.NewCruxCase(n)
 		return mix{traffic.Fabric{Links: compat.Unit{}, Classes: c.Classes}, c.Classify}
 	}}, {"Clos", drawn, func(n int) mix { return closMix(5000 + uint64(n)) }},
+		{"crowds", (drawn + 11) / 12, crowdMix},
 		{"measured link", len(realMixes), realMix}} {
 		cells, err := compareTraffic(ctx, k.name, k.n, k.get)
 		if err != nil {

@@ -19,8 +19,8 @@ const mostBytes = 32 << 20
 
 // Steady is Steady, of which the result must not be written.
 func (c *Cache) Steady(links network.Links, jobs []Job) []time.Duration {
-	return apart(links, jobs, func(links network.Links, group []Job) []time.Duration {
-		return c.play(links, group, mostEvents)
+	return apart(links, jobs, func(links network.Links, group []Job, on [][]network.Bytes) []time.Duration {
+		return c.play(links, group, on, mostEvents)
 	})
 }
 
@@ -28,22 +28,29 @@ func (c *Cache) Steady(links network.Links, jobs []Job) []time.Duration {
 // that elsewhere. What follows from a glance does not depend on what is remembered.
 func (c *Cache) Glance(links network.Links, jobs []Job) []time.Duration {
 	clear(c.begun)
-	return apart(links, jobs, func(links network.Links, group []Job) []time.Duration {
+	return apart(links, jobs, func(links network.Links, group []Job, on [][]network.Bytes) []time.Duration {
 		if len(group) <= Few {
-			return c.play(links, group, mostEvents)
+			return c.play(links, group, on, mostEvents)
 		}
-		return c.play(links, group, min(max(leastGlance, glanced*len(group)), mostEvents/2))
+		each := glanced
+		if len(group) > Many {
+			each = glancedOfMany
+		}
+		return c.play(links, group, on, min(max(leastGlance, each*len(group)), mostEvents/2))
 	})
 }
 
-// Up to Few jobs are played as long by Glance as by Steady, more of them for a number of events each.
+// Up to Few jobs are played as long by Glance as by Steady, more of them for a number of events each, and of more than
+// Many for fewer: together they show sooner how fast they are.
 const (
-	Few         = 8
-	glanced     = 16
-	leastGlance = 400
+	Few           = 8
+	Many          = 48
+	glanced       = 16
+	glancedOfMany = 4
+	leastGlance   = 400
 )
 
-func (c *Cache) play(links network.Links, jobs []Job, events int) []time.Duration {
+func (c *Cache) play(links network.Links, jobs []Job, on [][]network.Bytes, events int) []time.Duration {
 	var bytes []byte
 	for i := range jobs {
 		j := &jobs[i]
@@ -70,7 +77,7 @@ func (c *Cache) play(links network.Links, jobs []Job, events int) []time.Duratio
 	key := string(bytes)
 	p := c.begun[key]
 	if p == nil {
-		p = newPlay(links, jobs)
+		p = newPlay(links, jobs, on)
 	}
 	list := p.until(events)
 	known[key] = list

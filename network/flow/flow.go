@@ -123,10 +123,14 @@ type world struct {
 }
 
 func newWorld(links network.Links, jobs []Job) *world {
+	return worldOn(links, jobs, scarce(links, jobs))
+}
+
+// worldOn is a run of jobs, of which those links are listed that cannot carry all of them at once.
+func worldOn(links network.Links, jobs []Job, on [][]network.Bytes) *world {
 	w := &world{jobs: make([]run, len(jobs)), uneven: network.UnevenOf(links)}
 	var ids []network.LinkID
 	var order []int32 // jobs by class
-	on := scarce(links, jobs)
 	for i := range on {
 		for _, b := range on[i] {
 			ids = append(ids, b.Link)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/muster-gpu/muster/network"
@@ -31,20 +32,21 @@ const (
 // are played apart; a link that carries all of its jobs at once does not count.
 func Steady(links network.Links, jobs []Job) []time.Duration { return apart(links, jobs, pattern) }
 
-// apart finds the means of each group of jobs that share links.
+// apart finds the means of each group of jobs that share links, of which those are listed that cannot carry them.
 func apart(links network.Links, jobs []Job,
-	of func(links network.Links, group []Job) []time.Duration) []time.Duration {
+	of func(links network.Links, group []Job, on [][]network.Bytes) []time.Duration) []time.Duration {
 	means := make([]time.Duration, len(jobs))
-	groups := network.Components(scarce(links, jobs))
+	on := scarce(links, jobs)
+	groups := network.Components(on)
 	if len(groups) == 1 && len(groups[0]) == len(jobs) {
-		return of(links, jobs)
+		return of(links, jobs, on)
 	}
 	for _, group := range groups {
-		some := make([]Job, len(group))
+		some, theirs := make([]Job, len(group)), make([][]network.Bytes, len(group))
 		for k, i := range group {
-			some[k] = jobs[i]
+			some[k], theirs[k] = jobs[i], on[i]
 		}
-		for k, mean := range of(links, some) {
+		for k, mean := range of(links, some, theirs) {
 			means[group[k]] = mean
 		}
 	}
@@ -72,19 +74,22 @@ func scarce(links network.Links, jobs []Job) [][]network.Bytes {
 		}
 	}
 	on := make([][]network.Bytes, len(jobs))
+	var list []network.Bytes
 	for i := range jobs {
+		list = list[:0]
 		for _, b := range jobs[i].On {
 			if asked[b.Link] > links.Capacity(b.Link) {
-				on[i] = append(on[i], b)
+				list = append(list, b)
 			}
 		}
+		on[i] = slices.Clone(list)
 	}
 	return on
 }
 
 // pattern is Steady of jobs that share links.
-func pattern(links network.Links, jobs []Job) []time.Duration {
-	return newPlay(links, jobs).until(mostEvents)
+func pattern(links network.Links, jobs []Job, on [][]network.Bytes) []time.Duration {
+	return newPlay(links, jobs, on).until(mostEvents)
 }
 
 // play is a run of jobs that share links.
@@ -99,8 +104,8 @@ type play struct {
 	found  []time.Duration // means over a pattern that repeats
 }
 
-func newPlay(links network.Links, jobs []Job) *play {
-	p := &play{w: newWorld(links, jobs), seen: map[string]mark{}}
+func newPlay(links network.Links, jobs []Job, on [][]network.Bytes) *play {
+	p := &play{w: worldOn(links, jobs, on), seen: map[string]mark{}}
 	for i := range jobs {
 		p.alone = append(p.alone, jobs[i].Alone(links))
 		if p.alone[i] > p.alone[p.slow] {

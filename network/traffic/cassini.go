@@ -241,32 +241,45 @@ type shared struct {
 	link  network.LinkID
 	jobs  []int // indexes in the group
 	bytes []int64
+	busy  float64 // seconds for which it is, in an iteration of each
 }
 
 // contended lists the links that several jobs share, the busiest one for each set of jobs; links whose jobs are all on
 // a busier one are left out. The busiest come first.
 func contended(f Fabric, on [][]network.Bytes, group []int) (list []shared) {
-	at := map[network.LinkID]int{}
+	var users []int32 // by link; then places in the list, plus one
+	for _, i := range group {
+		for _, b := range on[i] {
+			if short := int(b.Link) + 1 - len(users); short > 0 {
+				users = append(users, make([]int32, short)...)
+			}
+			users[b.Link]++
+		}
+	}
+	for l, n := range users {
+		users[l] = 0
+		if n > 1 {
+			list = append(list, shared{link: network.LinkID(l), jobs: make([]int, 0, n), bytes: make([]int64, 0, n)})
+			users[l] = int32(len(list))
+		}
+	}
 	for k, i := range group {
 		for _, b := range on[i] {
-			n, known := at[b.Link]
-			if !known {
-				n = len(list)
-				at[b.Link] = n
-				list = append(list, shared{link: b.Link})
+			if n := users[b.Link]; n > 0 {
+				s := &list[n-1]
+				s.jobs, s.bytes = append(s.jobs, k), append(s.bytes, b.Bytes)
 			}
-			list[n].jobs, list[n].bytes = append(list[n].jobs, k), append(list[n].bytes, b.Bytes)
 		}
 	}
-	list = slices.DeleteFunc(list, func(s shared) bool { return len(s.jobs) < 2 })
-	busy := func(s *shared) (sum float64) {
+	for l := range list {
+		s := &list[l]
 		for _, b := range s.bytes {
-			sum += float64(b)
+			s.busy += float64(b)
 		}
-		return sum / float64(f.Capacity(s.link))
+		s.busy /= float64(f.Capacity(s.link))
 	}
 	slices.SortFunc(list, func(a, b shared) int {
-		return cmp.Or(cmp.Compare(busy(&b), busy(&a)), cmp.Compare(a.link, b.link))
+		return cmp.Or(cmp.Compare(b.busy, a.busy), cmp.Compare(a.link, b.link))
 	})
 	kept := list[:0]
 	for _, s := range list {

@@ -74,7 +74,13 @@ func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 	first := intensities(f, jobs, loads(jobs, ts))
 	order := upTo(len(jobs))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(first[b], first[a]) })
-	assigned := map[network.LinkID]int64{}
+	var assigned []int64 // by link
+	on := func(l network.LinkID) *int64 {
+		if short := int(l) + 1 - len(assigned); short > 0 {
+			assigned = append(assigned, make([]int64, short)...)
+		}
+		return &assigned[l]
+	}
 	for _, i := range order {
 		choice := 0
 		for p := range jobs[i].Demand.Parts {
@@ -83,14 +89,14 @@ func choosePaths(f Fabric, jobs []Job) []cluster.Treatment {
 			for k, path := range part.Paths {
 				worst := 0.0
 				for _, l := range path {
-					worst = max(worst, float64(assigned[l])/float64(f.Capacity(l)))
+					worst = max(worst, float64(*on(l))/float64(f.Capacity(l)))
 				}
 				if worst < least {
 					best, least = k, worst
 				}
 			}
 			for _, l := range part.Paths[best] {
-				assigned[l] += part.Bytes
+				*on(l) += part.Bytes
 			}
 			if len(part.Paths) > 1 {
 				ts[i].Path[choice] = uint8(best)
@@ -195,17 +201,37 @@ type edges struct {
 }
 
 func dag(priority, intensity []float64, on [][]network.Bytes) *edges {
+	share := meetings(on)
 	g := &edges{nodes: len(on), to: make([][]int, len(on)), cost: make([][]float64, len(on))}
 	for a := range on {
 		for b := range on {
 			before := priority[a] > priority[b] || priority[a] == priority[b] && a < b
-			if a != b && before && meet(on[a], on[b]) {
+			if a != b && before && share[a][b] {
 				g.to[a] = append(g.to[a], b)
 				g.cost[a] = append(g.cost[a], intensity[a])
 			}
 		}
 	}
 	return g
+}
+
+// meetings are which jobs share a link with which.
+func meetings(on [][]network.Bytes) [][]bool {
+	share := make([][]bool, len(on))
+	var users [][]int // by link
+	for i, list := range on {
+		share[i] = make([]bool, len(on))
+		for _, b := range list {
+			if short := int(b.Link) + 1 - len(users); short > 0 {
+				users = append(users, make([][]int, short)...)
+			}
+			for _, k := range users[b.Link] {
+				share[i][k], share[k][i] = true, true
+			}
+			users[b.Link] = append(users[b.Link], i)
+		}
+	}
+	return share
 }
 
 // meet reports whether two lists, sorted by link, have a link in common.

@@ -42,11 +42,15 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	paths := choosePaths(f, jobs)
 	on := loads(jobs, paths)
 	s := newSearch(m, f, jobs, paths, on)
-	for answer, even := range m.answers(f, jobs, paths, on) {
+	answers := m.answers(f, jobs, paths, on)
+	if len(s.crowds()) > 0 {
+		answers = s.lookAt(answers)
+	}
+	for a := range answers {
 		if !s.loses(upTo(len(jobs))) {
 			return s.best
 		}
-		s.merge(answer, even)
+		s.merge(a)
 	}
 	if f.Classes > 1 {
 		s.improve()
@@ -54,11 +58,18 @@ func (m *muster) Treat(f Fabric, jobs []Job) []cluster.Treatment {
 	return s.best
 }
 
+// answer is what one of the others would do.
+type answer struct {
+	treatments []cluster.Treatment
+	on         [][]network.Bytes // what jobs put on links by them; nil: not known yet
+	even       bool              // all jobs are to have their turn
+}
+
 // answers are what the others would do, what they would do if the paths were those that Crux chooses, and at the end,
-// where rates are uneven, how all jobs would have their turn: true. Where rates are equal, jobs that are apart stay so,
-// and need not wait for that.
+// where rates are uneven, how all jobs would have their turn. Where rates are equal, jobs that are apart stay so, and
+// need not wait for that.
 func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
-	on [][]network.Bytes) iter.Seq2[[]cluster.Treatment, bool] {
+	on [][]network.Bytes) iter.Seq[answer] {
 	list := []func(ts []cluster.Treatment){func(ts []cluster.Treatment) {
 		for i := range ts {
 			ts[i].Class = min(jobs[i].Now.Class, f.Classes)
@@ -88,10 +99,10 @@ func (m *muster) answers(f Fabric, jobs []Job, paths []cluster.Treatment,
 			shifted(true)(ts)
 		})
 	}
-	return func(yield func([]cluster.Treatment, bool) bool) {
-		for k, answer := range list {
+	return func(yield func(answer) bool) {
+		for k, treat := range list {
 			ts := slices.Clone(paths)
-			if answer(ts); !yield(ts, k == turns) {
+			if treat(ts); !yield(answer{treatments: ts, even: k == turns}) {
 				return
 			}
 		}
@@ -111,6 +122,8 @@ type search struct {
 	on    [][]network.Bytes // under the best
 	speed []float64         // of each job under the best, times its GPUs
 	first []float64         // ... at a glance
+	sure  []bool            // ... its speed is not at a glance only
+	looks [][]float64       // each job's speed at a glance under each of the answers, if there are crowds
 }
 
 func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]network.Bytes) *search {
@@ -118,8 +131,64 @@ func newSearch(m *muster, f Fabric, jobs []Job, ts []cluster.Treatment, on [][]n
 	for i := range jobs {
 		s.alone = append(s.alone, max(1, loneOf(&jobs[i], network.Alone(f, on[i])).iteration()))
 	}
-	s.first, s.speed = s.glance(upTo(len(ts)), ts, on), s.speeds(upTo(len(ts)), ts, on)
+	s.first, s.sure = s.glance(upTo(len(ts)), ts, on), make([]bool, len(ts))
+	s.speed = slices.Clone(s.first)
+	crowds := s.crowds()
+	s.play(slices.DeleteFunc(upTo(len(ts)), func(i int) bool { return crowds[i] }))
 	return s
+}
+
+// crowds are the jobs in crowds of which some are slower than alone at a glance.
+func (s *search) crowds() (in map[int]bool) {
+	in = map[int]bool{} // looked up only
+	for _, group := range network.Components(s.on) {
+		if len(group) > flow.Many && s.loses(group) {
+			for _, i := range group {
+				in[i] = true
+			}
+		}
+	}
+	return in
+}
+
+// lookAt plays all answers at a glance.
+func (s *search) lookAt(answers iter.Seq[answer]) iter.Seq[answer] {
+	var list []answer
+	for a := range answers {
+		if slices.EqualFunc(a.treatments, s.best, same) {
+			continue
+		}
+		a.on = s.loads(a.treatments)
+		s.looks = append(s.looks, s.glance(upTo(len(s.jobs)), a.treatments, a.on))
+		list = append(list, a)
+	}
+	return slices.Values(list)
+}
+
+func same(a, b cluster.Treatment) bool { return a.Equal(&b) }
+
+// loads are what jobs put on links under treatments.
+func (s *search) loads(ts []cluster.Treatment) [][]network.Bytes {
+	on := make([][]network.Bytes, len(ts))
+	for i := range ts {
+		if a, b := &ts[i], &s.best[i]; a.Spread == b.Spread && slices.Equal(a.Path, b.Path) {
+			on[i] = s.on[i]
+		} else {
+			on[i] = s.jobs[i].On(a)
+		}
+	}
+	return on
+}
+
+// play has the speeds of some jobs be those of whole plays of the best treatments.
+func (s *search) play(at []int) {
+	at = slices.DeleteFunc(slices.Clone(at), func(i int) bool { return s.sure[i] })
+	if len(at) == 0 {
+		return
+	}
+	for k, v := range s.speeds(at, pick(s.best, at), pick(s.on, at)) {
+		s.speed[at[k]], s.sure[at[k]] = v, true
+	}
 }
 
 // loses reports whether some of the jobs are slower than alone.
@@ -154,14 +223,10 @@ func (s *search) played(play func(network.Links, []flow.Job) []time.Duration, at
 
 // merge takes over other treatments for each group of jobs, apart from all others under both, that is faster by them;
 // or, if they are to be even, whose slowest job is faster by them, and all together as fast.
-func (s *search) merge(other []cluster.Treatment, even bool) {
-	on := make([][]network.Bytes, len(other))
-	for i := range other {
-		if a, b := &other[i], &s.best[i]; a.Spread == b.Spread && slices.Equal(a.Path, b.Path) {
-			on[i] = s.on[i]
-		} else {
-			on[i] = s.jobs[i].Demand.On(a)
-		}
+func (s *search) merge(a answer) {
+	other, on := a.treatments, a.on
+	if on == nil {
+		on = s.loads(other)
 	}
 	both := make([][]network.Bytes, len(on))
 	for i := range on {
@@ -185,22 +250,51 @@ func (s *search) merge(other []cluster.Treatment, even bool) {
 		}
 		ts, way := pick(other, group), pick(on, group)
 		first := s.glance(group, ts, way)
-		if sum(first) < sum(pick(s.first, group))*hopeful {
-			continue
-		}
-		speed := s.speeds(group, ts, way)
-		now := pick(s.speed, group)
-		better := sum(speed) > sum(now)
-		if even && !better {
-			better = sum(speed) >= sum(now)*(1-worthwhile) && s.slowest(group, speed) > s.slowest(group, now)
-		}
-		if !better {
+		speed, sure := s.faster(group, ts, way, first, a.even)
+		if speed == nil {
 			continue
 		}
 		for k, i := range group {
-			s.best[i], s.on[i], s.speed[i], s.first[i] = ts[k], on[i], speed[k], first[k]
+			s.best[i], s.on[i], s.speed[i], s.first[i], s.sure[i] = ts[k], on[i], speed[k], first[k], sure
 		}
 	}
+}
+
+// faster are the speeds of a group under other treatments that are better than the best so far, and whether they are
+// more than a glance; nil: they are not better.
+func (s *search) faster(group []int, ts []cluster.Treatment, on [][]network.Bytes, first []float64,
+	even bool) (speed []float64, sure bool) {
+	look, before := sum(first), sum(pick(s.first, group))
+	if len(group) > flow.Many {
+		least := max(before, s.most(group)) * promising
+		if look < least || slices.EqualFunc(ts, pick(s.best, group), same) {
+			return nil, false
+		}
+		if before < least {
+			return first, false
+		}
+	} else if look < before*hopeful {
+		return nil, false
+	}
+	s.play(group)
+	speed = s.speeds(group, ts, on)
+	now := pick(s.speed, group)
+	better := sum(speed) > sum(now)
+	if even && !better {
+		better = sum(speed) >= sum(now)*(1-worthwhile) && s.slowest(group, speed) > s.slowest(group, now)
+	}
+	if !better {
+		return nil, false
+	}
+	return speed, true
+}
+
+// most is the highest speed of a group at a glance under any of the answers.
+func (s *search) most(group []int) (speed float64) {
+	for _, look := range s.looks {
+		speed = max(speed, sum(pick(look, group)))
+	}
+	return speed
 }
 
 // slowest is the speed of the slowest job of a group, of which that alone is 1.
@@ -232,7 +326,15 @@ const (
 // without glances, and none of the other policies was faster than one of them.
 const (
 	hopeful = .85
-	likely  = 1
+	likely  = 1.0
+)
+
+// Of more than flow.Many jobs that share links, all answers are played at a glance first, and in full only those that
+// have this part of the speed of the best of them, if there are several; and a change of classes only if it is better
+// than the present ones by that much at a glance.
+const (
+	promising    = .95
+	likelyOfMany = 1.002
 )
 
 // improve moves jobs to other classes, one at a time and in pairs that share a link, while their group gets faster:
@@ -247,7 +349,10 @@ func (s *search) improve() {
 
 func (s *search) exchange(group []int) {
 	ts, on, speed, first := pick(s.best, group), pick(s.on, group), pick(s.speed, group), pick(s.first, group)
-	total, least := sum(speed), 0.0
+	total, least, played, looks := sum(speed), 0.0, s.sure[group[0]], likely
+	if len(group) > flow.Many {
+		looks = likelyOfMany
+	}
 	for _, i := range group {
 		least += worthwhile * float64(s.jobs[i].GPUs) / float64(len(group))
 	}
@@ -262,8 +367,13 @@ func (s *search) exchange(group []int) {
 		other := slices.Clone(ts)
 		move(other)
 		look := s.glance(group, other, on)
-		if sum(look) < sum(first)*likely {
+		if sum(look) < sum(first)*looks {
 			return false
+		}
+		if !played {
+			s.play(group)
+			speed, played = pick(s.speed, group), true
+			total = sum(speed)
 		}
 		got := s.speeds(group, other, on)
 		if sum(got) < total+least {

@@ -36,7 +36,7 @@ func worth(f Fabric, jobs []Job, ts []cluster.Treatment) float64 {
 	return sum(s.speeds(upTo(len(jobs)), ts, loads(jobs, ts)))
 }
 
-// In no mix of jobs is another policy faster than muster, in small and in large groups.
+// In no mix of jobs is another policy faster than muster, in small groups, in large ones, and in crowds.
 func TestMusterNotWorse(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	better := 0
@@ -47,7 +47,7 @@ func TestMusterNotWorse(t *testing.T) {
 			jobs = drawMix(r, 30, 12)
 		}
 		if n%60 == 0 {
-			f, jobs = crowd(uint64(n), 40)
+			f, jobs = crowd(uint64(n), 40+n/2)
 		}
 		own := worth(f, jobs, newMuster().Treat(f, jobs))
 		for _, k := range list {

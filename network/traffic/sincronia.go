@@ -46,67 +46,82 @@ func sincroniaOrder(f Fabric, on [][]network.Bytes) []int {
 	}
 	slices.Sort(links)
 	links = slices.Compact(links)
-	load, weights := make([][]float64, len(links)), make([]float64, len(on))
-	for l := range links {
-		load[l] = make([]float64, len(on))
-	}
+	load, weights := make([][]moved, len(links)), make([]float64, len(on))
 	for i, list := range on {
 		weights[i] = 1
 		for _, b := range list {
 			l, _ := slices.BinarySearch(links, b.Link)
-			load[l][i] = float64(b.Bytes) / float64(f.Capacity(b.Link))
+			load[l] = append(load[l], moved{i, float64(b.Bytes) / float64(f.Capacity(b.Link))})
 		}
 	}
-	return BSSI(load, weights)
+	return bssi(load, weights)
 }
 
 // BSSI orders coflows by bottleneck, select, scale and iterate (Sincronia, algorithm 1): load[port][coflow] is what a
 // coflow moves through a port, in the same unit of time at all ports. Ties go to the lowest port and the lowest coflow,
 // so equal coflows come out in reverse. It returns the coflows, first to be served first.
 func BSSI(load [][]float64, weights []float64) []int {
+	list := make([][]moved, len(load))
+	for p := range load {
+		for c, d := range load[p] {
+			if d > 0 {
+				list[p] = append(list[p], moved{c, d})
+			}
+		}
+	}
+	return bssi(list, weights)
+}
+
+// moved is what a coflow moves through a port, more than nothing.
+type moved struct {
+	coflow int
+	load   float64
+}
+
+// bssi is BSSI of what moves something through each port, by coflow.
+func bssi(load [][]moved, weights []float64) []int {
 	w := slices.Clone(weights)
 	order := make([]int, len(w))
 	placed := make([]bool, len(w))
 	sums := make([]float64, len(load))
-	on, ports := make([][]int, len(load)), make([][]int, len(w)) // what moves something through what
+	ports := make([][]int, len(w)) // through which a coflow moves something
 	for p := range load {
-		for c, d := range load[p] {
-			if d > 0 {
-				on[p], ports[c] = append(on[p], c), append(ports[c], p)
-				sums[p] += d
-			}
+		for _, m := range load[p] {
+			ports[m.coflow] = append(ports[m.coflow], p)
+			sums[p] += m.load
 		}
 	}
 	for k := len(w) - 1; k >= 0; k-- {
-		port, last := 0, -1
+		port := 0
 		for p := range load {
 			if sums[p] > sums[port] {
 				port = p
 			}
 		}
+		last := moved{coflow: -1}
 		if len(load) > 0 {
-			for _, c := range on[port] {
-				if !placed[c] && (last < 0 || w[c]/load[port][c] < w[last]/load[port][last]) {
-					last = c
+			for _, m := range load[port] {
+				if !placed[m.coflow] && (last.coflow < 0 || w[m.coflow]/m.load < w[last.coflow]/last.load) {
+					last = m
 				}
 			}
 		}
-		if last < 0 { // nothing is left to move
-			last = slices.Index(placed, false)
+		if last.coflow < 0 { // nothing is left to move
+			last.coflow = slices.Index(placed, false)
 		}
-		placed[last], order[k] = true, last
-		if len(load) > 0 && load[port][last] > 0 {
-			for _, c := range on[port] {
-				if !placed[c] {
-					w[c] -= (w[last] * load[port][c]) / load[port][last]
+		placed[last.coflow], order[k] = true, last.coflow
+		if last.load > 0 {
+			for _, m := range load[port] {
+				if !placed[m.coflow] {
+					w[m.coflow] -= (w[last.coflow] * m.load) / last.load
 				}
 			}
 		}
-		for _, p := range ports[last] {
+		for _, p := range ports[last.coflow] {
 			sums[p] = 0
-			for _, c := range on[p] {
-				if !placed[c] {
-					sums[p] += load[p][c]
+			for _, m := range load[p] {
+				if !placed[m.coflow] {
+					sums[p] += m.load
 				}
 			}
 		}

@@ -24,6 +24,8 @@ type Job struct {
 	Slots   Slots         // how far its iterations begin in slots
 	Demand  network.Demand
 	Now     cluster.Treatment // as it is treated now
+
+	plain []network.Bytes // what it puts on links if switches choose its paths; nil: not known yet
 }
 
 // Slots is how far a job's iterations begin in the slots that it is given.
@@ -42,14 +44,23 @@ func NewJob(links network.Links, id cluster.JobID, gpus int64, t cluster.Traffic
 	now cluster.Treatment) Job {
 	j := Job{ID: id, GPUs: gpus, Compute: t.Compute, Demand: d, Now: now,
 		Release: t.Compute - t.Compute*time.Duration(min(max(0, t.Overlap), cluster.Whole))/time.Duration(
-			cluster.Whole)}
-	send := network.Alone(links, d.On(&cluster.Treatment{}))
+			cluster.Whole), plain: d.On(&cluster.Treatment{})}
+	send := network.Alone(links, j.plain)
 	j.Began = began % max(1, loneOf(&j, send).iteration())
 	return j
 }
 
+// On lists the links that the job's traffic passes under a treatment, and the bytes on each, by link. The list must not
+// be written.
+func (j *Job) On(t *cluster.Treatment) []network.Bytes {
+	if j.plain != nil && len(t.Path) == 0 && t.Spread <= 1 {
+		return j.plain
+	}
+	return j.Demand.On(t)
+}
+
 // As is the job for the flow model, under a treatment.
-func (j *Job) As(t *cluster.Treatment) flow.Job { return j.Along(j.Demand.On(t), t) }
+func (j *Job) As(t *cluster.Treatment) flow.Job { return j.Along(j.On(t), t) }
 
 // Along is the job for the flow model, under a treatment of which is known what it puts on links.
 func (j *Job) Along(on []network.Bytes, t *cluster.Treatment) flow.Job {
@@ -157,7 +168,7 @@ func (ecmp) Treat(_ Fabric, jobs []Job) []cluster.Treatment {
 func loads(jobs []Job, ts []cluster.Treatment) [][]network.Bytes {
 	list := make([][]network.Bytes, len(jobs))
 	for i := range jobs {
-		list[i] = jobs[i].Demand.On(&ts[i])
+		list[i] = jobs[i].On(&ts[i])
 	}
 	return list
 }
