@@ -37,9 +37,10 @@ build: ## the muster binary, and the small programs beside it that start faster 
 LONG = ./cmd/muster ./kube ./kube/services ./engine ./sim ./cmd/muster-kube ./internal/lint ./serving ./forward ./deploy
 
 test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory
-# A seventh less time of compiling, as no test reads what is for debuggers, and another seventh for what comes with
-# client-go: most of that is never called, so it is not worth being inlined.
-test: export GOFLAGS += -gcflags=all=-dwarf=false '-gcflags=k8s.io/...=-dwarf=false -l'
+# A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for large modules: most of
+# what they have is never called, so it is not worth being inlined.
+LARGE = k8s.io sigs.k8s.io modernc.org google.golang.org github.com/google github.com/chromedp github.com/prometheus go.opentelemetry.io
+test: export GOFLAGS += -gcflags=all=-dwarf=false $(foreach m,$(LARGE),'-gcflags=$m/...=-dwarf=false -l')
 test: ## everything that CI checks; installs the browser that the report is tested in
 	./scripts/install-test-deps.sh
 	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...

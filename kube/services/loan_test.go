@@ -282,11 +282,12 @@ replicas: {min: 1, max: 8}
 scaling: muster:window=2s
 variants:
 - {name: slice, cost: 1, mig: 1g.10gb, profile: [{batch: 1, latency: 100ms}]}
-- {name: older, cost: 2, gpu_types: [A100-80GB], profile: [{batch: 1, latency: 100ms}]}
+- {name: half, cost: 2, share: 0.5, gpu_types: [A100-80GB], profile: [{share: 0.5, batch: 1, latency: 100ms}]}
 - {name: newer, cost: 3, gpu_types: [H100-80GB], profile: [{batch: 1, latency: 100ms}]}
 `
 
-// kinds: a service takes the kind of GPU on which a request costs least, and the next where there are no more of it.
+// kinds: a service takes the kind of GPU (a MIG slice, a part of a shared GPU, a whole one) on which a request costs
+// least, and the next where there are no more of it.
 func (q *queue) kinds(run func(app string) int) {
 	q.Helper()
 	q.clear(run)
@@ -299,9 +300,11 @@ func (q *queue) kinds(run func(app string) int) {
 		"nvidia.com/mig.strategy": "mixed"})
 	delete(sliced.Status.Capacity, "nvidia.com/gpu") // it is all in slices
 	sliced.Status.Capacity["nvidia.com/mig-1g.10gb"] = resource.MustParse("2")
-	for _, n := range []*v1.Node{sliced,
-		controlplane.Node("older", 2, map[string]string{product: "NVIDIA-A100-SXM4-80GB"}),
-		controlplane.Node("newer", 4, nil)} {
+	shared := controlplane.Node("shared", 1, map[string]string{product: "NVIDIA-A100-SXM4-80GB-SHARED",
+		"nvidia.com/gpu.replicas": "2"})
+	delete(shared.Status.Capacity, "nvidia.com/gpu") // all of it is shared
+	shared.Status.Capacity["nvidia.com/gpu.shared"] = resource.MustParse("2")
+	for _, n := range []*v1.Node{sliced, shared, controlplane.Node("newer", 4, nil)} {
 		n.Status.Allocatable = n.Status.Capacity
 		if _, err := q.c.CoreV1().Nodes().Create(q.ctx, n, metav1.CreateOptions{}); err != nil {
 			q.Fatal(err)
@@ -310,7 +313,7 @@ func (q *queue) kinds(run func(app string) int) {
 	q.set(4)
 	q.ahead.Store(int64(stuckFor + time.Second)) // who waits at all has waited for long
 	for _, of := range []struct{ name, resource, product string }{{"slice", "nvidia.com/mig-1g.10gb", ""},
-		{"older", "nvidia.com/gpu", "NVIDIA-A100-SXM4-80GB"}, {"newer", "nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3"}} {
+		{"half", "nvidia.com/gpu.shared", ""}, {"newer", "nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3"}} {
 		labels := map[string]any{"app": "chat", "kind": of.name, terms.LabelQueue: "prod", terms.LabelTier: "critical"}
 		annotations := map[string]any{AnnotationVariant: "chat"}
 		replicas := int64(0)
@@ -326,19 +329,19 @@ func (q *queue) kinds(run func(app string) int) {
 			"selector": map[string]any{"matchLabels": map[string]any{"kind": of.name}},
 			"template": map[string]any{"metadata": map[string]any{"labels": labels}, "spec": spec}})
 	}
-	are := func(slice, older, newer int) func() bool {
+	are := func(slice, half, newer int) func() bool {
 		return func() bool {
-			return q.running("slice") == slice && q.running("older") == older && q.running("newer") == newer
+			return q.running("slice") == slice && q.running("half") == half && q.running("newer") == newer
 		}
 	}
 	q.wait("a slice serves", are(1, 0, 0))
 	q.set(34)
-	q.wait("both slices serve, and the GPUs that cost least of the others", func() bool {
-		return q.running("slice") == 2 && q.running("older") == 2 && q.running("newer") >= 0
+	q.wait("both slices serve, and the parts of a GPU, which cost least of the others", func() bool {
+		return q.running("slice") == 2 && q.running("half") == 2 && q.running("newer") >= 0
 	})
 	q.set(55)
 	q.wait("so do the dearest", func() bool {
-		return q.running("slice") == 2 && q.running("older") == 2 && q.running("newer") >= 1
+		return q.running("slice") == 2 && q.running("half") == 2 && q.running("newer") >= 1
 	})
 	q.event("slice", "ServiceScaled", "no GPUs were found for more replicas of slice (2 have some)")
 	q.set(4)
@@ -421,7 +424,8 @@ func template(app, queue, tier string, gpus int) map[string]any {
 // schedule runs the scheduler, and beside it what scales services.
 func (q *queue) schedule(ctx context.Context, beside *sync.WaitGroup) *Room {
 	log := slog.New(slog.NewTextHandler(q.Output(), nil))
-	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory"}}
+	labels := gpus.Labels{Stated: gpus.Stated{Product: "nvidia.com/gpu.product", Memory: "nvidia.com/gpu.memory",
+		Replicas: "nvidia.com/gpu.replicas"}}
 	opt := q.options(log, labels)
 	opt.GPUs = []string{"nvidia.com/gpu"}
 	opt.Now = func() time.Time { return time.Now().Add(time.Duration(q.ahead.Load())) }
