@@ -75,7 +75,7 @@ var experiments = []struct {
 	{"elasticflow", ElasticFlow}, {"gavel", Gavel}, {"fgd", FGD}, {"miso", MISO}, {"parvagpu", ParvaGPU},
 	{"parvagpu-changes", ParvaChanges}, {"parvagpu-shares", ParvaShares}, {"distserve", DistServe},
 	{"serving", Serving}, {"triton", Triton}, {"language", LanguageModels},
-	{"network", Network}}
+	{"language-apart", LanguageApart}, {"network", Network}}
 
 // Names returns the names of the pages.
 func Names() (list []string) {
