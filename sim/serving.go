@@ -25,15 +25,16 @@ type Serving struct {
 	Stream   requests.Stream
 	Served   []Served // the result, by service
 
-	fleet  *fleet.Fleet
-	begun  bool
-	tick   cluster.Time // of the next decision
-	last   cluster.Time // of the last
-	states []serviceState
-	gpus   []scale.GPUs
-	kept   residency
-	lend   bool // the engine knows what services lend
-	err    error
+	fleet    *fleet.Fleet
+	begun    bool
+	tick     cluster.Time // of the next decision
+	computed cluster.Time // of the last look at which requests came or were computed
+	last     cluster.Time // of the last
+	states   []serviceState
+	gpus     []scale.GPUs
+	kept     residency
+	lend     bool // the engine knows what services lend
+	err      error
 }
 
 // Served is what became of a service.
@@ -72,6 +73,13 @@ type replicaRun struct {
 }
 
 const servePeriod = 15 * time.Second
+
+// givesUpAfter is how long what waits is waited for after the last request has come and the last one was computed,
+// where there are no GPUs for a replica that it needs: 1 h.
+const givesUpAfter = time.Hour
+
+// givesUp reports whether what waits is never answered.
+func (s *Serving) givesUp(now cluster.Time) bool { return now.Sub(s.computed) >= givesUpAfter }
 
 // begin prepares the services at the start of the world.
 func (s *Serving) begin(spec *cluster.Spec) error {
@@ -186,12 +194,15 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 	if s.lend && s.over() {
 		evs, s.lend = append(evs, engine.Event{Type: engine.LendersChanged}), false
 	}
+	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never {
+		s.computed = w.now
+	}
 	for i := range s.states {
 		evs = w.cancelDrained(evs, &s.states[i])
 	}
 	woken := false
 	for i := range s.states {
-		woken = woken || len(s.states[i].replicas) == 0 && s.fleet.Waiting(i) > 0
+		woken = woken || len(s.states[i].replicas) == 0 && s.fleet.Waiting(i) > 0 && !s.givesUp(w.now)
 	}
 	if s.tick > w.now && !woken {
 		return evs, s.err
@@ -235,7 +246,7 @@ func replicaOf(spec *service.Service, kind scale.Kind) cluster.Job {
 func (w *World) cancelDrained(evs []engine.Event, st *serviceState) []engine.Event {
 	for _, id := range append([]cluster.JobID(nil), st.replicas...) {
 		r := w.jobs[id].replica
-		if r.leaving && (r.number < 0 || w.opt.Serving.fleet.Idle(r.number)) {
+		if s := w.opt.Serving; r.leaving && (r.number < 0 || s.fleet.Idle(r.number) || s.givesUp(w.now)) {
 			if ev, ok := w.cancel(id); ok {
 				evs = append(evs, ev)
 			}
@@ -276,7 +287,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 			st.waits = cluster.Never
 		}
 		v.Count(have[k])
-		if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 {
+		if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 && !s.givesUp(w.now) {
 			views, asked = append(views, v), append(asked, k)
 		}
 	}

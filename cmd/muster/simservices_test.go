@@ -269,3 +269,13 @@ func TestSimPipeline(t *testing.T) {
 			same.Attainment, stages.Attainment)
 	}
 }
+
+// TestSimPhaseWithoutGPUs: where no GPU is left for one of the phases, requests wait in vain, and the replay ends all
+// the same.
+func TestSimPhaseWithoutGPUs(t *testing.T) {
+	out := ok(t, "sim", "--services", "../../examples/serving/phases.yaml", "--requests",
+		"../../examples/serving/phases-load.yaml", "--cluster", "1x2xA100-80GB", "--policies", "fifo")
+	if !strings.Contains(out, " 0.00 % ") {
+		t.Error(out)
+	}
+}

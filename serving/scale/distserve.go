@@ -95,7 +95,29 @@ func (d *distserve) Decide(v *View) []int {
 		want[first] = min(most-1, max(1, want[first]*most/total))
 		want[then] = most - want[first]
 	}
+	d.fit(v, want, first, then)
 	return want
+}
+
+// fit leaves out what the cluster's GPUs can never hold beside each other, of the phase that does more: where replicas
+// of one phase had them all, no request would be answered.
+func (d *distserve) fit(v *View, want []int, first, then int) {
+	gpus := func(i int) int { return want[i] * v.Service.Variants[i].Request.GPUs }
+	does := func(i int) float64 { return float64(want[i]-1) * d.goodput[i] }
+	models := append(slices.Clone(v.gpusOf(&v.Service.Variants[first])), v.gpusOf(&v.Service.Variants[then])...)
+	total := 0
+	for _, g := range v.GPUs {
+		if slices.Contains(models, g.Model) {
+			total += g.Number
+		}
+	}
+	for total > 0 && gpus(first)+gpus(then) > total && max(want[first], want[then]) > 1 {
+		if want[then] == 1 || want[first] > 1 && does(first) >= does(then) {
+			want[first]--
+		} else {
+			want[then]--
+		}
+	}
 }
 
 // measure finds the goodput of each variant if requests are not as long as when it was found last.

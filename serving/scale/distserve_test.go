@@ -53,6 +53,20 @@ func TestDistServe(t *testing.T) {
 	}
 }
 
+// Of GPUs that are too few for both phases each has those with which they do as much, and at least one replica.
+func TestDistServeFits(t *testing.T) {
+	for gpus, want := range map[int][]int{32: {0, 3, 4, 0}, 9: {0, 2, 4, 0}, 7: {0, 2, 3, 0}, 4: {0, 1, 2, 0},
+		3: {0, 1, 1, 0}, 2: {0, 1, 1, 0}} {
+		d, s := newPolicy(t), phased()
+		v := seen(s, 0, 12, gpus)
+		v.Ready, v.Coming, v.Prompt, v.Output = make([]int, 4), make([]int, 4), 500, 200
+		d.goodput, d.lengths, d.last = []float64{2, 5, 3, 5.5}, tokens{500, 200}, tokens{500, 200}
+		if got := d.Decide(v); !slices.Equal(got, want) {
+			t.Errorf("on %d GPUs replicas %v, want %v", gpus, got, want)
+		}
+	}
+}
+
 // Of the goodput that is found by play: what a rate needs of both phases, nothing without requests, one of each phase
 // for the first, whose lengths are not known, and longer prompts need more for prompts.
 func TestDistServePlays(t *testing.T) {
