@@ -4,8 +4,8 @@
 It starts `muster serve` and `muster-gateway` for this user with the first GPU, measures two models of
 examples/serving/matrix.py on parts of it, and plays the same requests under each policy for the real services, and in
 the simulator without and with what was learnt of neighbours: Markdown. Goals and rates follow from what was measured.
-It needs a GPU that nobody uses and PyTorch with CUDA. With --simulated all of it runs on the CPU, with MPS played by a program
-(--mps-program), and says so: the figures then mean nothing.
+It needs a GPU that nobody uses and PyTorch with CUDA. With --simulated all of it runs on the CPU, with MPS played by
+a program (--mps-program), and says so: the figures then mean nothing.
 """
 import argparse
 import json

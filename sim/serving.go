@@ -81,6 +81,14 @@ const givesUpAfter = time.Hour
 // givesUp reports whether what waits is never answered.
 func (s *Serving) givesUp(now cluster.Time) bool { return now.Sub(s.computed) >= givesUpAfter }
 
+// waits reports whether requests of a service wait that may still be answered.
+func (s *Serving) waits(k int, now cluster.Time) bool {
+	return s.fleet.Waiting(k) > 0 && !s.givesUp(now)
+}
+
+// busy reports whether requests are still to come, or are computed.
+func (s *Serving) busy() bool { return !s.fleet.Ended() || s.fleet.Next() != cluster.Never }
+
 // begin prepares the services at the start of the world.
 func (s *Serving) begin(spec *cluster.Spec) error {
 	if s.Period == 0 {
@@ -156,7 +164,7 @@ func (w *World) serveAt() cluster.Time {
 
 // over reports whether all requests have come and gone, and no replica is left.
 func (s *Serving) over() bool {
-	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never {
+	if s.busy() {
 		return false
 	}
 	for i := range s.states {
@@ -194,7 +202,7 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 	if s.lend && s.over() {
 		evs, s.lend = append(evs, engine.Event{Type: engine.LendersChanged}), false
 	}
-	if !s.fleet.Ended() || s.fleet.Next() != cluster.Never {
+	if s.busy() {
 		s.computed = w.now
 	}
 	for i := range s.states {
@@ -202,7 +210,7 @@ func (w *World) serve(evs []engine.Event) ([]engine.Event, error) {
 	}
 	woken := false
 	for i := range s.states {
-		woken = woken || len(s.states[i].replicas) == 0 && s.fleet.Waiting(i) > 0 && !s.givesUp(w.now)
+		woken = woken || len(s.states[i].replicas) == 0 && s.waits(i, w.now)
 	}
 	if s.tick > w.now && !woken {
 		return evs, s.err
@@ -287,7 +295,7 @@ func (w *World) scale(evs []engine.Event, p scale.Policy) []engine.Event {
 			st.waits = cluster.Never
 		}
 		v.Count(have[k])
-		if !s.fleet.Ended() || s.fleet.Next() != cluster.Never || v.Waiting > 0 && !s.givesUp(w.now) {
+		if s.busy() || s.waits(k, w.now) {
 			views, asked = append(views, v), append(asked, k)
 		}
 	}
