@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/nodes"
 )
 
 // What else is on a node can forbid a pod: ports, neighbours, how many there are
@@ -21,7 +22,6 @@ import (
 
 // neighbours is which pods are where.
 type neighbours struct {
-	world   *fit.World
 	moves   int                   // counts what changed
 	seen    int                   // ... that waiting gangs know of
 	lookAt  cluster.Time          // not to be asked again before
@@ -47,12 +47,12 @@ type turn struct {
 // at is where a pod is, or is going; "": nowhere.
 func (p *pod) at() string {
 	switch {
-	case p.over():
+	case p.Over():
 		return ""
 	case p.node != "":
 		return p.node
 	case p.gang == nil:
-		return p.obj.Status.NominatedNodeName // another scheduler is making room for it
+		return p.Obj.Status.NominatedNodeName // another scheduler is making room for it
 	}
 	return p.assumed
 }
@@ -63,26 +63,11 @@ func (d *Driver) move(p *pod, gone bool) {
 	if gone {
 		at = ""
 	}
-	was := p.Where
-	if at == was {
+	if at == p.Where {
 		return
 	}
-	if was != "" {
-		d.world.Remove(&p.Neighbour)
-		delete(d.nodes.named(was).pods, p)
-		d.dropNode(was)
-	}
-	d.nodesDirty = d.claims.Moved(&p.Neighbour) || d.nodesDirty
-	if at != "" {
-		d.world.Put(&p.Neighbour, at)
-		d.nodes.named(at).pods[p] = true
-	}
-	if d.slicesAside(p) {
-		d.sizesDirty = true // the engine has fewer to give, or more
-	}
-	if p.Replica.Name != "" && !p.counted() {
-		d.nodesDirty = true
-	}
+	d.nodes.Move(&p.Pod, at)
+	d.nodes.Dirty = d.claims.Moved(&p.Neighbour) || d.nodes.Dirty
 	d.moves++
 }
 
@@ -90,6 +75,14 @@ func neighboursOf(pods []*pod) []*fit.Neighbour {
 	list := make([]*fit.Neighbour, len(pods))
 	for i, p := range pods {
 		list[i] = &p.Neighbour
+	}
+	return list
+}
+
+func onNodes(pods []*pod) []*nodes.Pod {
+	list := make([]*nodes.Pod, len(pods))
+	for i, p := range pods {
+		list[i] = &p.Pod
 	}
 	return list
 }
@@ -107,12 +100,12 @@ func recordsOf(list []*fit.Neighbour) []*pod {
 
 // requiresCheck reports whether it matters to a gang what is around it.
 func (d *Driver) requiresCheck(pods []*pod) bool {
-	return d.world.Active() || slices.ContainsFunc(pods, func(p *pod) bool { return p.Needs != nil })
+	return d.nodes.World.Active() || slices.ContainsFunc(pods, func(p *pod) bool { return p.Needs != nil })
 }
 
 // ask is what the world is asked of a gang with these pods.
 func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
-	return fit.Ask{Pods: neighboursOf(pods), Nodes: d.order, Careful: careful, Binding: !devices}
+	return fit.Ask{Pods: neighboursOf(pods), Nodes: d.nodes.Order(), Careful: careful, Binding: !devices}
 }
 
 // limitsOf finds what nodes take of a gang with these pods at the moment.
@@ -124,13 +117,13 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
 		d.asOf, d.memory = d.moves, map[string]fit.Limits{}
 	}
 	key := ""
-	if len(pods) == 1 && len(d.world.Hidden()) == 0 {
-		key = fmt.Sprint(devices, careful, pods[0].around, d.world.Key(&pods[0].Neighbour))
+	if len(pods) == 1 && len(d.nodes.World.Hidden()) == 0 {
+		key = fmt.Sprint(devices, careful, pods[0].around, d.nodes.World.Key(&pods[0].Neighbour))
 	}
 	if l, ok := d.memory[key]; ok && key != "" {
 		return l
 	}
-	got := d.world.Limits(d.askFor(pods, careful, devices))
+	got := d.nodes.World.Limits(d.askFor(pods, careful, devices))
 	if key != "" {
 		d.memory[key] = got
 	}
@@ -180,7 +173,7 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 		d.touch(g)
 	}
 	ids := slices.Collect(maps.Keys(d.byID))
-	if !d.world.Active() { // only those that asked for something
+	if !d.nodes.World.Active() { // only those that asked for something
 		ids = ids[:0]
 		for g := range d.minding {
 			if ids = append(ids, g.id); g.phase != waiting {
@@ -215,7 +208,8 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 	}
 	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
 	if why := l.Why; why != "" || heldBy(l.Rivals) != "" { // it was possible before: no node takes it for now
-		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: slices.Sorted(slices.Values(d.order))}}}); why != "" {
+		all := slices.Sorted(slices.Values(d.nodes.Order()))
+		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: all}}}); why != "" {
 			l.Text = "all: " + why
 		}
 	}
@@ -245,7 +239,7 @@ func (g *gang) submitted() (pods []*pod) {
 func (d *Driver) fits(g *gang, a *engine.Action) string {
 	on := map[string]int{}
 	for i := range a.Allocs {
-		on[d.order[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
+		on[d.nodes.Order()[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
 	}
 	return d.suit(g, on)
 }
@@ -256,7 +250,7 @@ func (d *Driver) suit(g *gang, on map[string]int) (why string) {
 	if !d.requiresCheck(pods) {
 		return ""
 	}
-	d.without(g.aside(), func() {
+	d.nodes.Without(onNodes(g.aside()), func() {
 		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
 		if why = cmp.Or(l.Why, heldBy(l.Rivals)); why == "" {
 			why = d.whyForbidden(&l, pods, on)
@@ -268,13 +262,13 @@ func (d *Driver) suit(g *gang, on map[string]int) (why string) {
 // whyForbidden says why so many pods of a gang cannot be on each of these nodes; "": they can.
 func (d *Driver) whyForbidden(l *fit.Limits, pods []*pod, on map[string]int) string {
 	ask := d.askFor(pods, false, false)
-	return d.world.Verify(l, &ask, on)
+	return d.nodes.World.Verify(l, &ask, on)
 }
 
 // turnKey is the same for pods that are in each other's way and else alike.
 func (d *Driver) turnKey(g *gang, p *pod) string {
-	t, _ := d.terms(g, p.obj)
-	return fmt.Sprintf("%s %+v %+v %s", p.around, t, p.request, p.signature)
+	t, _ := d.terms(g, p.Obj)
+	return fmt.Sprintf("%s %+v %+v %s", p.around, t, p.Request, p.signature)
 }
 
 // takeTurn reports whether it is the turn of a gang of one pod; else the one before it.

@@ -144,7 +144,7 @@ func (b *bench) clearPods() {
 // same labels, but other resources or ports.
 func TestLimitsOfTwins(t *testing.T) {
 	d, _ := still(t, 1)
-	n := d.nodes["n0000"].obj.DeepCopy()
+	n := d.nodes.Node("n0000").Obj.DeepCopy()
 	n.Status.Allocatable["example.com/hca"] = resource.MustParse("1")
 	d.nodeChanged(n)
 	steps(t, d)

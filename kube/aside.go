@@ -21,13 +21,11 @@ import (
 
 // asides is what is set aside.
 type asides struct {
-	pods  map[types.UID]string // pods that were told, and of what
-	nodes map[string]string    // by name: why the present engine does without its GPUs
-	told  map[string]string    // nodes that were told, and of what
+	pods map[types.UID]string // pods that were told, and of what
 }
 
 func newAsides() asides {
-	return asides{pods: map[types.UID]string{}, nodes: map[string]string{}, told: map[string]string{}}
+	return asides{pods: map[types.UID]string{}}
 }
 
 // What is set aside, for the metric.
@@ -51,26 +49,24 @@ func (d *Driver) setGangAside(pods []*pod, why string) {
 
 // sayAside says once, in the log and in an event of a pod, that something is set aside.
 func (d *Driver) sayAside(p *pod, why, logged, told string) {
-	if d.aside.pods[p.obj.UID] == why {
+	if d.aside.pods[p.Obj.UID] == why {
 		return
 	}
-	d.aside.pods[p.obj.UID] = why
+	d.aside.pods[p.Obj.UID] = why
 	d.opt.Observe.SetAside(asidePod)
 	d.opt.Log.Error(logged, "pod", p.name(), "reason", why)
-	d.notices.Event(p.obj, v1.EventTypeWarning, "SetAside", told+why)
+	d.notices.Event(p.Obj, v1.EventTypeWarning, "SetAside", told+why)
 }
 
 // setNodeAside takes the GPUs of a node out of the next engine.
 func (d *Driver) setNodeAside(name, why string) {
-	d.aside.nodes[name] = why
-	if d.aside.told[name] == why {
+	if !d.nodes.Exclude(name, why) {
 		return
 	}
-	d.aside.told[name] = why
 	d.opt.Observe.SetAside(asideNode)
 	d.opt.Log.Error("a node is set aside: its GPUs are not given away", "node", name, "reason", why)
-	if n := d.nodes[name]; n != nil && n.obj != nil {
-		d.notices.Event(n.obj, v1.EventTypeWarning, "SetAside", "Muster does not use the GPUs of this node: "+why)
+	if obj := d.nodes.Object(name); obj != nil {
+		d.notices.Event(obj, v1.EventTypeWarning, "SetAside", "Muster does not use the GPUs of this node: "+why)
 	}
 }
 
@@ -97,9 +93,9 @@ func (d *Driver) withoutCulprit(snap *engine.Snapshot, failed error, adopted map
 	switch {
 	case errors.As(failed, &job):
 		gone = func(r *engine.JobRecord) bool { return r.Spec.ID == job.Job }
-	case errors.As(failed, &node) && d.aside.nodes[node.Node] == "":
+	case errors.As(failed, &node) && !d.nodes.Excluded(node.Node):
 		d.setNodeAside(node.Node, node.Text)
-		gone = func(r *engine.JobRecord) bool { return holds.On(r, d.order, node.Node) }
+		gone = func(r *engine.JobRecord) bool { return holds.On(r, d.nodes.Order(), node.Node) }
 		d.dropJobs(snap, gone, failed)
 		return true
 	case slices.ContainsFunc(snap.Jobs, func(r engine.JobRecord) bool { return adopted[r.Spec.ID] }):
@@ -152,10 +148,7 @@ func (d *Driver) guarded(what string, f func()) {
 	f()
 }
 
-// forgetAsides forgets what was told of pods and nodes that are gone.
+// forgetAsides forgets what was told of pods that are gone.
 func (d *Driver) forgetAsides() {
 	maps.DeleteFunc(d.aside.pods, func(uid types.UID, _ string) bool { return d.pods[uid] == nil })
-	maps.DeleteFunc(d.aside.told, func(name string, _ string) bool {
-		return d.nodes[name] == nil || d.aside.nodes[name] == ""
-	})
 }

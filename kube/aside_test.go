@@ -129,8 +129,8 @@ func TestForgedPlan(t *testing.T) {
 				got[2] != "n0" || got[3] != "" {
 				t.Errorf("a, b, c and d are at %q: all but the forged pod's GPU are free, and no more", got)
 			}
-			if len(w.order) != 3 {
-				t.Errorf("nodes: %q", w.order)
+			if len(w.nodes.Order()) != 3 {
+				t.Errorf("nodes: %q", w.nodes.Order())
 			}
 			if w.aside.count[asideHandler] > 0 {
 				t.Errorf("a handler failed")
@@ -219,7 +219,7 @@ func TestManyKinds(t *testing.T) {
 	taken := map[string]bool{}
 	for i, p := range pods {
 		at := w.at(p.Name)
-		n := w.nodes[at]
+		n := w.nodes.Node(at)
 		must := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 		key := must.NodeSelectorTerms[0].MatchExpressions[0].Key
 		if n == nil {
@@ -228,7 +228,7 @@ func TestManyKinds(t *testing.T) {
 			}
 			t.Fatalf("pod %s waits: %s", p.Name, w.gangs["pod/"+p.Name].refused)
 		}
-		if _, ok := n.obj.Labels[key]; !ok {
+		if _, ok := n.Obj.Labels[key]; !ok {
 			t.Errorf("pod %s is on %s, which does not have %s", p.Name, at, key)
 		}
 		taken[at] = true
@@ -321,7 +321,7 @@ func TestGarbage(t *testing.T) {
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
 			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature,
-				string(patch.JSON(p.obj.Spec)))
+				string(patch.JSON(p.Obj.Spec)))
 		}
 		if w.aside.count[asideHandler] > 0 {
 			t.Fatalf("seed %d: a handler failed", seed)

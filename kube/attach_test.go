@@ -73,7 +73,7 @@ func (d *Driver) come(t testing.TB, now *time.Time, pods ...*v1.Pod) {
 func (d *Driver) places(prefix string) map[string]int {
 	count := map[string]int{}
 	for _, p := range d.pods {
-		if at := p.at(); at != "" && strings.HasPrefix(p.obj.Name, prefix) {
+		if at := p.at(); at != "" && strings.HasPrefix(p.Obj.Name, prefix) {
 			count[at]++
 		}
 	}
@@ -174,7 +174,7 @@ func TestAttachPreempts(t *testing.T) {
 	if gone == nil {
 		t.Fatal("none leaves for a pod of a higher tier")
 	}
-	d.podGone(gone.obj)
+	d.podGone(gone.Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	if on := d.places("high"); on["n0000"] != 1 {
@@ -198,15 +198,15 @@ func TestReadWriteOncePod(t *testing.T) {
 	}
 	*now = now.Add(time.Minute)
 	steps(t, d)
-	d.podGone(had.obj)
+	d.podGone(had.Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	if other.at() == "" {
-		t.Errorf("the claim is free, and %s waits: %q", other.obj.Name, other.gang.refused)
+		t.Errorf("the claim is free, and %s waits: %q", other.Obj.Name, other.gang.refused)
 	}
 	d.come(t, now, using(controlplane.Pod("q", 1, nil), "mine"))
 	if why, want := d.pods["q"].gang.refused,
-		"volume claim mine (ReadWriteOncePod) is in use by pod "+other.obj.Name; why != want {
+		"volume claim mine (ReadWriteOncePod) is in use by pod "+other.Obj.Name; why != want {
 		t.Errorf("it says %q, not %q", why, want)
 	}
 	pair := controlplane.Gang("pair", 2, 1, nil)

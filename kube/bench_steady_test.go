@@ -102,7 +102,7 @@ func steadyCases(w *world) []steadyCase {
 		}},
 		{"join", nil, func(i int) { w.nodeChanged(someNode(fmt.Sprint("late", i))) }},
 		{"label", nil, func(i int) {
-			n := w.nodes[fmt.Sprint("n", i)].obj.DeepCopy()
+			n := w.nodes.Node(fmt.Sprint("n", i)).Obj.DeepCopy()
 			n.Labels["new"] = "yes"
 			w.nodeChanged(n)
 		}},
@@ -112,9 +112,9 @@ func steadyCases(w *world) []steadyCase {
 			w.add(p)
 		}},
 		{"resized", nil, func(i int) {
-			for p := range w.nodes[fmt.Sprint("n", i)].pods {
-				if p.gang != nil {
-					obj := cpus(p.obj.DeepCopy(), "20")
+			for q := range w.nodes.World.On(fmt.Sprint("n", i)) {
+				if p := podOf(q); p.gang != nil {
+					obj := cpus(p.Obj.DeepCopy(), "20")
 					obj.Spec.NodeName, obj.Status.Phase = p.node, v1.PodRunning
 					w.podChanged(obj)
 				}
@@ -131,9 +131,9 @@ func steadyCases(w *world) []steadyCase {
 			w.nodeChanged(own(fmt.Sprint("own", i, "c"), i))
 			for k := range 2 {
 				if p := w.pods[types.UID(fmt.Sprint("repair", i, "-", k))]; p.node == fmt.Sprint("own", i, "b") {
-					again := p.obj.DeepCopy()
+					again := p.Obj.DeepCopy()
 					again.Name, again.Spec.NodeName = again.Name+"-again", ""
-					w.podGone(p.obj)
+					w.podGone(p.Obj)
 					w.add(again)
 				}
 			}

@@ -214,7 +214,7 @@ func makeNodes(b *testing.B, c kubernetes.Interface, n int) {
 			b.Fatal(err)
 		}
 		if len(list.Items) == n &&
-			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).unready() }) {
+			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return unready(&n) }) {
 			return
 		}
 		retry.Pause(b.Context(), 500*time.Millisecond)

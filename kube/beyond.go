@@ -23,21 +23,21 @@ func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 		return
 	}
 	for _, p := range g.ready() {
-		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.obj.UID }) {
+		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.Obj.UID }) {
 			continue
 		}
 		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.slots), AnnotationSize)
 		switch {
 		case p.beyondAt == 0:
 			p.beyondAt = now.Add(d.opt.TellAfter)
-		case now < p.beyondAt || notices.Unscheduled(p.obj) == text || d.notices.Full(1):
+		case now < p.beyondAt || notices.Unscheduled(p.Obj) == text || d.notices.Full(1):
 		default:
-			d.notices.Put(&notices.Letter{Pod: p.obj, Text: text, At: time.Unix(0, int64(now)), News: true,
+			d.notices.Put(&notices.Letter{Pod: p.Obj, Text: text, At: time.Unix(0, int64(now)), News: true,
 				Changed: func() { d.inbox.Put(func() { p.beyondAt = 0 }) }})
-			d.notices.Event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+			d.notices.Event(p.Obj, v1.EventTypeWarning, "FailedScheduling", text)
 			p.beyondAt = now.Add(beyondAgain)
 		}
-		if notices.Unscheduled(p.obj) != text {
+		if notices.Unscheduled(p.Obj) != text {
 			d.later(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/retry"
@@ -42,7 +43,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: g.beforeStart(d.eng)}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
-		p.On = append(p.On, plans.On{Node: d.order[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
+		p.On = append(p.On, plans.On{Node: d.nodes.Order()[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
 	}
 	g.phase, g.spec, g.run, g.refused, g.Telling = starting, spec, g.run+1, "", reports.Telling{Worked: g.workBefore()}
 	g.slots = slotsOf(&p)
@@ -73,40 +74,33 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 // books costs a wait and not a GPU that is given twice. GPUs of claims and parts
 // of GPUs are not looked at: which those are, is known, or is the plugin's.
 func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
-	if slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+	if slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(p.Obj.Spec.ResourceClaims) > 0 }) {
 		return ""
 	}
 	more := map[string]int{}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		if r := &g.spec.Tasks[al.Set].Request; !r.Fractional() {
-			more[d.order[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
+			more[d.nodes.Order()[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
 		}
 	}
 	for name, k := range more {
-		n := d.nodes[name]
-		if k == 0 || n == nil || n.obj == nil {
+		if k == 0 || d.nodes.Lost(name) {
 			continue
 		}
-		if have, used := d.gpusIn(n, g); used+k > have {
+		if have, used := d.nodes.WholeGPUs(name, settledBut(g)); used+k > have {
 			return fmt.Sprintf("node %s has %d GPUs, pods hold %d, and it was to have %d more", name, have, used, k)
 		}
 	}
 	return ""
 }
 
-// gpusIn is how many GPUs a node has, and how many of them pods have that are there, or on
-// their way, but for those of a gang.
-func (d *Driver) gpusIn(n *node, but *gang) (have, used int) {
-	for p := range n.pods {
-		if p.gang == but || p.node == "" && p.assumed == "" { // that one is only nominated
-			continue
-		}
-		if !p.request.Fractional() && len(p.obj.Spec.ResourceClaims) == 0 {
-			used += holds.WholeGPUs(&p.request)
-		}
+// settledBut reports of pods on nodes whether they are there, or on their way, but for those of a gang.
+func settledBut(g *gang) func(*nodes.Pod) bool {
+	return func(q *nodes.Pod) bool {
+		p := q.Record.(*pod)
+		return (g == nil || p.gang != g) && (p.node != "" || p.assumed != "") // else it is only nominated
 	}
-	return d.gpus.Count(n.obj.Status.Allocatable), used
 }
 
 // distrust takes a gang back whose start cannot be right, and has the engine renewed; then it is submitted again.
@@ -146,7 +140,7 @@ func slotsOf(p *plans.Plan) (slots []slot) {
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
-	obj, run, notes := p.obj, g.run, d.notesFor(g, p.obj)
+	obj, run, notes := p.Obj, g.run, d.notesFor(g, p.Obj)
 	if d.opt.Authority != "" && reports.HasToken(obj) {
 		notes[AnnotationSum] = d.opt.Authority
 	}
@@ -164,7 +158,7 @@ func (d *Driver) bind(g *gang, p *pod, node string) {
 		}
 		done(err)
 	}
-	mounts, err := d.volumes.Choose(&p.Neighbour, d.world.Node(node))
+	mounts, err := d.volumes.Choose(&p.Neighbour, d.nodes.World.Node(node))
 	if err != nil {
 		done(err)
 		return
@@ -238,17 +232,17 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 		p.node = node
 	}
 	p.assumed = ""
-	if d.pods[p.obj.UID] == p {
+	if d.pods[p.Obj.UID] == p {
 		d.move(p, false)
-		if p.gang == nil && p.node != "" && !p.over() { // it was set aside while its binding was on its way
-			d.addForeign(p.node, p)
+		if p.gang == nil && p.node != "" && !p.Over() { // it was set aside while its binding was on its way
+			d.nodes.AddForeign(p.node, &p.Pod)
 		}
 	}
 	switch {
 	case err == nil:
 		d.ungrant(p)
-		d.opt.Observe.Bound(d.opt.Now().Sub(p.obj.CreationTimestamp.Time))
-		d.notices.Event(p.obj, v1.EventTypeNormal, "Scheduled", fmt.Sprintf("Muster bound %s to %s", p.name(), node))
+		d.opt.Observe.Bound(d.opt.Now().Sub(p.Obj.CreationTimestamp.Time))
+		d.notices.Event(p.Obj, v1.EventTypeNormal, "Scheduled", fmt.Sprintf("Muster bound %s to %s", p.name(), node))
 		return
 	case errors.Is(err, context.Canceled):
 		return // the scheduler ends
@@ -259,10 +253,10 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	d.opt.Observe.BindFailed(string(apierrors.ReasonForError(err)))
 	d.opt.Log.Warn("a pod could not be bound", "pod", p.name(), "node", node, "error", err)
 	if g.run == run && g.phase == starting {
-		g.refused = fmt.Sprintf("pod %s could not be bound to %s: %v", p.obj.Name, node, err)
+		g.refused = fmt.Sprintf("pod %s could not be bound to %s: %v", p.Obj.Name, node, err)
 	}
 	for i := range g.slots {
-		if g.slots[i].pod == p.obj.UID && g.phase == running { // a replacement: it is tried again
+		if g.slots[i].pod == p.Obj.UID && g.phase == running { // a replacement: it is tried again
 			g.slots[i].pod = ""
 		}
 	}

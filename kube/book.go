@@ -66,7 +66,7 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 func (d *Driver) open(g *gang, now cluster.Time) {
 	created := now
 	for _, p := range g.pods {
-		if at := cluster.Time(p.obj.CreationTimestamp.UnixNano()); at > 0 {
+		if at := cluster.Time(p.Obj.CreationTimestamp.UnixNano()); at > 0 {
 			created = min(created, at)
 		}
 	}
@@ -133,7 +133,7 @@ func (d *Driver) shut(g *gang, now cluster.Time, text string) {
 func (g *gang) startedAt(now cluster.Time) cluster.Time {
 	at := now
 	for _, p := range g.pods {
-		if s := p.obj.Status.StartTime; s != nil {
+		if s := p.Obj.Status.StartTime; s != nil {
 			at = min(at, cluster.Time(s.UnixNano()))
 		}
 	}
@@ -147,12 +147,7 @@ func (d *Driver) sample(now cluster.Time) {
 		return
 	}
 	r.Count(now)
-	r.Total = 0
-	for _, n := range d.nodes {
-		if n.obj != nil && n.state() == cluster.Up {
-			r.Total += d.gpus.Count(n.obj.Status.Allocatable)
-		}
-	}
+	r.Total = d.nodes.GPUsUp()
 	r.Sample(d.present(now))
 	f := d.eng.Fragmentation()
 	d.opt.Observe.Free(f.Free, min(f.Free, f.Usable))
@@ -174,19 +169,19 @@ func (d *Driver) present(now cluster.Time) show.Sample {
 // taskState is what a pod is doing, for people.
 func taskState(p *pod) string {
 	switch {
-	case p.obj.Status.Phase == v1.PodSucceeded:
+	case p.Obj.Status.Phase == v1.PodSucceeded:
 		return "succeeded"
-	case p.obj.Status.Phase == v1.PodFailed:
+	case p.Obj.Status.Phase == v1.PodFailed:
 		return "failed"
-	case p.leaving || p.obj.DeletionTimestamp != nil:
+	case p.leaving || p.Obj.DeletionTimestamp != nil:
 		return "leaving"
 	case p.binding:
 		return "binding"
-	case p.obj.Status.Phase == v1.PodRunning:
+	case p.Obj.Status.Phase == v1.PodRunning:
 		return "running"
 	case p.node != "":
 		return "bound"
-	case len(p.obj.Spec.SchedulingGates) > 0:
+	case len(p.Obj.Spec.SchedulingGates) > 0:
 		return "gated"
 	}
 	return "waiting"

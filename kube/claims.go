@@ -28,21 +28,21 @@ func (d *Driver) newClaims() *claims.Claims {
 			}
 			return nil
 		},
-		Nodes: d.nodes.objects,
+		Nodes: func() []*v1.Node { return d.nodes.Objects() },
 		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
 		Open: func(p *fit.Neighbour) bool {
 			q := podOf(p)
-			return q.gang != nil && q.node == "" && !q.binding && !q.over() && q.gang.phase != starting
+			return q.gang != nil && q.node == "" && !q.binding && !q.Over() && q.gang.phase != starting
 		},
 		Same:    sameGang,
-		Room:    func(pods []*fit.Neighbour, node string) int { return d.roomFor(recordsOf(pods), node) },
+		Room:    func(pods []*fit.Neighbour, node string) int { return d.freeFor(recordsOf(pods), node) },
 		Speeds:  func() any { return d.cfg.Speeds },
 		Sharer:  func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(podOf(p)) },
 		Changed: d.claimsChanged,
 		Resolved: func(p *fit.Neighbour) {
 			q := podOf(p)
-			q.request = q.claimed.Counts.Add(d.gpus.RequestOf(q.obj))
-			q.around = fit.Around(q.obj) + q.claimed.Wants
+			q.Request = q.claimed.Counts.Add(d.gpus.RequestOf(q.Obj))
+			q.around = fit.Around(q.Obj) + q.claimed.Wants
 		},
 		Learnt: func(p *fit.Neighbour) { d.touch(podOf(p).gang) },
 	})
@@ -50,7 +50,7 @@ func (d *Driver) newClaims() *claims.Claims {
 
 // claimsChanged books that claims are others than they were, or also the devices that there are.
 func (d *Driver) claimsChanged(devices bool) {
-	d.sizesDirty, d.nodesDirty = d.sizesDirty || devices, true
+	d.nodes.SizesDirty, d.nodes.Dirty = d.nodes.SizesDirty || devices, true
 	d.moves++
 }
 
@@ -82,7 +82,7 @@ func (d *Driver) grantAll(g *gang) (why string) {
 	for i := range g.slots {
 		if p := g.pods[g.slots[i].pod]; !g.slots[i].beyond && !p.claimed.Busy {
 			node := g.slots[i].node
-			places = append(places, claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes[node].object()})
+			places = append(places, claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes.Object(node)})
 		}
 	}
 	if why = d.claims.GrantAll(places); why != "" {
@@ -93,7 +93,7 @@ func (d *Driver) grantAll(g *gang) (why string) {
 
 // grant chooses the devices of a pod that goes to a node; why says what is missing.
 func (d *Driver) grant(p *pod, node string) (why string) {
-	return d.claims.Grant(claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes[node].object()})
+	return d.claims.Grant(claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes.Object(node)})
 }
 
 // ungrant forgets what is on its way for a pod: it is written, or will not be.
@@ -125,8 +125,8 @@ func (d *Driver) leftover(g *gang) bool {
 // lacking says which pod of a gang waits for claims, and for which; "": none.
 func (g *gang) lacking() string {
 	for _, p := range g.sorted() {
-		if p.claimed.Lacks != "" && p.node == "" && !p.over() {
-			return fmt.Sprintf("pod %s: %s", p.obj.Name, p.claimed.Lacks)
+		if p.claimed.Lacks != "" && p.node == "" && !p.Over() {
+			return fmt.Sprintf("pod %s: %s", p.Obj.Name, p.claimed.Lacks)
 		}
 	}
 	return ""
@@ -135,7 +135,7 @@ func (g *gang) lacking() string {
 // pinned reports whether a pod's claims that are allocated can be used on a node, and its volumes are reached from
 // there.
 func (d *Driver) pinned(p *pod, node string) bool {
-	n := d.nodes[node].object()
+	n := d.nodes.Object(node)
 	return (n == nil || d.volumes.Reach(&p.Neighbour, n)) && d.claims.Reach(&p.Neighbour, n)
 }
 
@@ -146,7 +146,7 @@ func (d *Driver) claimWriter() claims.Writer {
 
 // takeBack takes back what is reserved for a pod that could not be bound. Its claims count as taken until that is done.
 func (d *Driver) takeBack(p *pod) {
-	obj, list := p.obj, d.claims.Given(&p.Neighbour)
+	obj, list := p.Obj, d.claims.Given(&p.Neighbour)
 	d.do(func(ctx context.Context) { d.takeBackNow(ctx, p, obj, list, 0) })
 }
 

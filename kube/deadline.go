@@ -55,7 +55,7 @@ func (d *Driver) tellDeadlines() {
 		if a == engine.DeadlineUnanswered {
 			continue
 		}
-		pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.over() || p.obj.DeletionTimestamp != nil })
+		pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.Over() || p.Obj.DeletionTimestamp != nil })
 		to := uids(pods)
 		if len(pods) == 0 || a == g.pledge.answer && slices.Equal(to, g.pledge.knows) || d.notices.Full(len(pods)) {
 			continue
@@ -69,7 +69,7 @@ func (d *Driver) tellDeadlines() {
 			c.Status, c.Reason = v1.ConditionFalse, "CannotBePromised"
 			c.Message += "; it runs when it can"
 		}
-		first := pods[0].obj
+		first := pods[0].Obj
 		if i := slices.IndexFunc(first.Status.Conditions, func(o v1.PodCondition) bool {
 			return o.Type == c.Type
 		}); i < 0 || first.Status.Conditions[i].Message != c.Message {
@@ -80,7 +80,7 @@ func (d *Driver) tellDeadlines() {
 			d.notices.Event(first, kind, "Deadline"+c.Reason, c.Message)
 		}
 		for _, p := range pods {
-			d.notices.Condition(p.obj, c)
+			d.notices.Condition(p.Obj, c)
 		}
 	}
 }

@@ -223,8 +223,8 @@ func (b *bench) world(r *rand.Rand) {
 }
 
 // unready reports whether KWOK has not yet said that the node is ready.
-func (n *node) unready() bool {
-	for _, c := range n.obj.Status.Conditions {
+func unready(n *v1.Node) bool {
+	for _, c := range n.Status.Conditions {
 		if c.Type == v1.NodeReady {
 			return c.Status != v1.ConditionTrue
 		}
@@ -617,7 +617,7 @@ func (b *bench) nodesReady() {
 	b.wait("the nodes are ready", func() bool {
 		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
 		for i := range list.Items {
-			if (&node{obj: &list.Items[i]}).unready() {
+			if unready(&list.Items[i]) {
 				return false
 			}
 		}

@@ -18,7 +18,7 @@ import (
 // is held until then.
 
 // rivals lists the pods that have the claims of a pod that are for one pod at a time.
-func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.world, &p.Neighbour) }
+func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.nodes.World, &p.Neighbour) }
 
 // heldBeside lists the pods of gangs that are held, but for that of one pod.
 func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
@@ -33,7 +33,7 @@ func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
 
 // leaves reports whether a pod is told to leave, or ends.
 func (p *pod) leaves() bool {
-	return p.leaving || p.obj.DeletionTimestamp != nil ||
+	return p.leaving || p.Obj.DeletionTimestamp != nil ||
 		p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
 }
 
@@ -51,7 +51,7 @@ func heldBy(list []fit.Rival) string {
 // as the configuration lets any gang.
 func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Rival) bool {
 	if g.of != "" && !g.repair.patch || slices.ContainsFunc(pods, func(p *pod) bool {
-		return p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever
+		return p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever
 	}) {
 		return false
 	}
@@ -105,7 +105,7 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 // step, if these came before it.
 func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	events := append(slices.Concat(d.naming(g.nodes), before),
+	events := append(slices.Concat(d.nodes.Naming(g.nodes), before),
 		engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
 	return d.foreseen(spec.ID, events) != nil
 }
@@ -130,9 +130,9 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 // holdBack keeps the places of a gang that starts until all have left that have what it needs alone, or that are where
 // it cannot be beside them; false: there are none.
 func (d *Driver) holdBack(g *gang) bool {
-	asleep, _ := d.nodes.asleep(g)
+	asleep, _ := g.asleep(d.nodes)
 	if g.waking = len(asleep) > 0; g.waking {
-		d.power.Soon() // they are woken
+		d.nodes.Power.Soon() // they are woken
 		g.since(d.now, d.opt.TellAfter)
 	}
 	if !g.waking && !g.awaits() &&
@@ -157,7 +157,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 	if !d.holding[g] {
 		return false
 	}
-	asleep, lost := d.nodes.asleep(g)
+	asleep, lost := g.asleep(d.nodes)
 	if g.waking && lost != "" {
 		g.refused = "node " + lost + " did not come back"
 		d.unhold(g)

@@ -35,7 +35,7 @@ func TestDisplace(t *testing.T) {
 		"volume claim mine (ReadWriteOncePod) is in use by pod") {
 		t.Errorf("the next says %q", why)
 	}
-	d.podGone(d.pods["low"].obj)
+	d.podGone(d.pods["low"].Obj)
 	steps(t, d)
 	d.expectBinding(t, "high")
 	d.answer(t, now)
@@ -59,7 +59,7 @@ func TestDisplaceFull(t *testing.T) {
 	if r := d.eng.Record(d.pods["high"].gang.id); r == nil || r.State != engine.Placed {
 		t.Errorf("high is not placed: %+v", r)
 	}
-	d.podGone(d.pods["low"].obj)
+	d.podGone(d.pods["low"].Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	d.expectBinding(t, "high")
@@ -115,7 +115,7 @@ func TestDisplaceGone(t *testing.T) {
 	if len(d.holding) != 0 {
 		t.Error("it is still held")
 	}
-	d.podGone(d.pods["low"].obj)
+	d.podGone(d.pods["low"].Obj)
 	d.come(t, now, controlplane.Pod("next", 8, nil))
 	d.expectBinding(t, "next")
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
@@ -45,13 +47,8 @@ type Driver struct {
 	opt   Options
 	inbox inbox.Inbox[func()] // items run on the loop, which alone touches the driver's state
 
-	nodes nodes
-	order []string // the engine's nodes
-	// Their numbers in it, and those of them that are gone.
-	number    map[string]int
-	goneNodes leftNodes
-	leftAt    cluster.Time // when they are looked at next
-	pods      map[types.UID]*pod
+	nodes *nodes.Room // what nodes are to the engine, and which pods are there
+	pods  map[types.UID]*pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
 	objects *gangs.Objects // what makes gangs
@@ -60,41 +57,27 @@ type Driver struct {
 	gangs map[string]*gang
 	byID  map[cluster.JobID]*gang
 	dirty []*gang
-	sets  map[string]*nodeSet // by what decides which nodes suit
-	// Changes of nodes, by number, that sets of nodes may have to follow; the sets that the engine knows; the kinds of
-	// node that it has; and nodes that joined, of which it has yet to hear.
-	nodeLog []int
-	named   map[string][]string
-	kinds   map[kindOfNode]bool
-	joined  map[string]bool
-	changed map[string]bool // nodes that may be others than the engine knows
-	// GPU models by name, as they were looked up.
-	modelsKnown map[string]cluster.GPUModel
-	joining     []cluster.Node // of which it hears in this step
-	setsAt      bool           // the set of nodes of a gang that waits may be another
-	era         int            // counts changes after which what was refused for good may be possible
+	era   int // counts changes after which what was refused for good may be possible
 
-	eng        *engine.Engine
-	cfg        engine.Config // that it was made with
-	journal    Recorder
-	next       cluster.JobID
-	seq        int64
-	now        cluster.Time
-	wake       cluster.Time
-	stale      string           // why the engine has to be renewed; "": it has not
-	tidings    tidings          // what it is told in this step
-	nodesDirty bool             // a node's state or health may differ from the engine's
-	sizesDirty bool             // a node may be of another size than the engine knows
-	life       int              // of the engine: counts how often it began
-	tellAt     cluster.Time     // when gangs that wait are told next
-	queued     []engine.Event   // for the next batch
-	step       []engine.Event   // the last batch
-	sizedAt    cluster.Time     // when it was last looked whether they are
-	renewed    cluster.Time     // when the engine was renewed last
-	took       time.Duration    // ... and how long that took
-	ended      int              // jobs that ended since
-	checked    cluster.Time     // when engine and cluster were last compared
-	retries    map[string]*gang // by key: to be looked at again at their time
+	eng     *engine.Engine
+	cfg     engine.Config // that it was made with
+	journal Recorder
+	next    cluster.JobID
+	seq     int64
+	now     cluster.Time
+	wake    cluster.Time
+	stale   string           // why the engine has to be renewed; "": it has not
+	tidings tidings          // what it is told in this step
+	life    int              // of the engine: counts how often it began
+	tellAt  cluster.Time     // when gangs that wait are told next
+	queued  []engine.Event   // for the next batch
+	step    []engine.Event   // the last batch
+	sizedAt cluster.Time     // when it was last looked whether they are
+	renewed cluster.Time     // when the engine was renewed last
+	took    time.Duration    // ... and how long that took
+	ended   int              // jobs that ended since
+	checked cluster.Time     // when engine and cluster were last compared
+	retries map[string]*gang // by key: to be looked at again at their time
 
 	gpus        *gpus.Names
 	fit         fit.Nodes // what pods may ask for of nodes
@@ -107,9 +90,6 @@ type Driver struct {
 	volumes *volumes.Volumes
 	shifting
 	legacies []legacy // what gangs that had to leave left to those that come in their place
-	power    *power.Room
-	loans    *loans.Room
-	mig      *mig.Room
 	lifts    lifts
 	claims   *claims.Claims
 	aside    asides
@@ -163,23 +143,21 @@ func New(opt Options) *Driver {
 		opt.Await = awaitMoved
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
-	d := &Driver{opt: opt, nodes: nodes{}, number: map[string]int{}, goneNodes: leftNodes{},
-		joined: map[string]bool{}, changed: map[string]bool{},
-		modelsKnown: map[string]cluster.GPUModel{},
-		pods:        map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
-		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, sets: map[string]*nodeSet{}, wake: cluster.Never,
+	d := &Driver{opt: opt,
+		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
+		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, wake: cluster.Never,
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
 		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}},
 		aside: newAsides(),
 		work:  make(chan func(context.Context), 1<<16)}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
-	d.world = d.newWorld()
+	world := d.newWorld()
 	d.fit = fit.NewNodes(d.gpus, power.Label, loans.Label, mig.Label)
 	d.inbox.Init()
-	d.power = d.newPower()
-	d.mig = d.newMIG(migWriter{d})
-	d.loans = loans.New(opt.Loans)
+	d.nodes = nodes.New(nodes.Options{GPUs: d.gpus, Labels: &d.opt.Labels, Suits: d.fit, World: world,
+		Power: d.newPower(), MIG: d.newMIG(migWriter{d}), Loans: loans.New(opt.Loans), Published: d.publishedGPUs,
+		Claimed: d.claims.Others})
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
@@ -216,7 +194,7 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	}
 	d.ready.Store(true)
 	d.opt.Observe.Leading(true)
-	d.opt.Log.Info("scheduling", "nodes", len(d.order), "pods", len(d.pods), "policy", d.opt.Rules.Policy)
+	d.opt.Log.Info("scheduling", "nodes", len(d.nodes.Order()), "pods", len(d.pods), "policy", d.opt.Rules.Policy)
 	for {
 		err := d.drive(ctx)
 		if !errors.Is(err, errRenew) {
@@ -289,8 +267,8 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
 		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
-			d.nextRound(now), d.power.Next(), d.loans.Next(), d.mig.Next(), d.nextReports(), d.nextLeft())
-		if d.sizesDirty {
+			d.nextRound(now), d.nodes.Next(), d.nextReports())
+		if d.nodes.SizesDirty {
 			until = min(until, d.nextResize())
 		}
 		if d.seen != d.moves {
@@ -310,17 +288,20 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		now = d.clock()
 		d.dueRetries(now)
 		d.powerRound(now)
-		if d.loans.Due(now) {
+		if d.nodes.Loans.Due(now) {
 			d.queued = append(d.queued, engine.Event{Type: engine.Tick})
 		}
 		d.migRound(now)
 		d.round(now)
-		d.forgetDue(now)
+		if d.nodes.MayForget(now) {
+			d.stale = cmp.Or(d.stale, "nodes left")
+		}
 		events := d.events(now)
-		if d.sizesDirty && now >= d.nextResize() {
+		if d.nodes.SizesDirty && now >= d.nextResize() {
 			events = append(events, d.sizeEvents()...)
 		}
-		if d.stale == "" && (d.ended >= renewJobs || len(d.named) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
+		if d.stale == "" &&
+			(d.ended >= renewJobs || len(d.nodes.Named()) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
 			d.stale = "age"
 		}
 		if d.outdated(events) {
@@ -339,8 +320,8 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
-	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodesDirty || d.setsAt || d.queues.Dirty() ||
-		d.lenders || d.stale != ""
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodes.Dirty || d.nodes.SetsDirty() ||
+		d.queues.Dirty() || d.lenders || d.stale != ""
 }
 
 // outdated reports whether the engine is to be renewed now: it has heard all that it was to hear before, also what came
@@ -351,7 +332,7 @@ func (d *Driver) outdated(events []engine.Event) bool {
 
 // events are what the engine has to know now.
 func (d *Driver) events(now cluster.Time) []engine.Event {
-	d.joining = nil
+	d.nodes.StepBegins()
 	if told := d.reports(now); len(told) > 0 {
 		return told
 	}
@@ -360,15 +341,15 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	if d.asking != nil {
 		d.asking.sent = true
 	}
-	if d.nodesDirty || now >= d.checked.Add(checkEvery) {
+	if d.nodes.Dirty || now >= d.checked.Add(checkEvery) {
 		events = append(events, d.hurtEvents()...)
 	}
 	if now >= d.checked.Add(checkEvery) {
 		events = append(events, d.compare(now)...)
-	} else if d.nodesDirty {
+	} else if d.nodes.Dirty {
 		events = append(events, d.nodeEvents()...)
 	}
-	if d.setsAt {
+	if d.nodes.SetsDirty() {
 		events = append(events, d.setEvents()...)
 	}
 	if d.queues.Dirty() {

@@ -24,6 +24,7 @@ import (
 	"github.com/muster-gpu/muster/driver/drivertest"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -99,7 +100,7 @@ func newConform(b *bench, f *drivertest.Fixture) *conform {
 	b.wait("the nodes are ready", func() bool {
 		list, err := b.c.CoreV1().Nodes().List(b.ctx, metav1.ListOptions{})
 		return err == nil &&
-			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return (&node{obj: &n}).state() != cluster.Up })
+			!slices.ContainsFunc(list.Items, func(n v1.Node) bool { return !(&nodes.Node{Obj: &n}).Up() })
 	})
 	opt := testOptions(b.p.Client(), slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	opt.Rules.Backfill = ""

@@ -42,7 +42,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 	d.departs(g, a)
 	g.notice = d.dismissal(g, a, to)
 	for _, p := range g.sorted() {
-		if d.nodes.occupies(p) && !p.leaving {
+		if p.occupies(d.nodes) && !p.leaving {
 			d.evict(g, p)
 		}
 	}
@@ -87,13 +87,13 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
 // evict asks for a pod's eviction until it is granted: a disruption budget may
 // refuse it for a while.
 func (d *Driver) evict(g *gang, p *pod) {
-	d.depart(departure{p: p, seconds: grace(p.obj, g.grace), evict: true, notice: g.notice})
+	d.depart(departure{p: p, seconds: grace(p.Obj, g.grace), evict: true, notice: g.notice})
 }
 
 // remove deletes a pod of a gang that is unwound, or of a node that is gone.
 func (d *Driver) remove(p *pod) {
-	l := departure{p: p, seconds: grace(p.obj, 30)}
-	if !d.nodes.occupies(p) {
+	l := departure{p: p, seconds: grace(p.Obj, 30)}
+	if !p.occupies(d.nodes) {
 		p.ended, l.force, l.seconds = true, true, 0
 	}
 	d.depart(l)
@@ -101,7 +101,7 @@ func (d *Driver) remove(p *pod) {
 
 // depart lets a worker ask for a pod to go as it is now.
 func (d *Driver) depart(l departure) {
-	l.p.leaving, l.obj = true, l.p.obj
+	l.p.leaving, l.obj = true, l.p.Obj
 	d.do(func(ctx context.Context) {
 		err := d.departNow(ctx, &l)
 		if err == nil {
@@ -156,21 +156,21 @@ func (d *Driver) departLater(l *departure, err error) {
 // settled again instead, as soon as that one has been seen here.
 func (d *Driver) departAgain(l *departure, changed bool) {
 	p := l.p
-	seen := p.obj.ResourceVersion != l.obj.ResourceVersion
+	seen := p.Obj.ResourceVersion != l.obj.ResourceVersion
 	switch {
-	case d.pods[p.obj.UID] != p, p.over() && !l.force:
+	case d.pods[p.Obj.UID] != p, p.Over() && !l.force:
 		return // it is gone, or holds nothing any more
 	case changed && !seen:
 		l.try++
 		time.AfterFunc(min(100*time.Millisecond<<min(l.try, 8), 10*time.Second), func() {
 			d.inbox.Put(func() { d.departAgain(l, true) })
 		})
-	case changed && p.gang != nil && !p.over():
+	case changed && p.gang != nil && !p.Over():
 		p.leaving, p.ended = false, false
 		d.touch(p.gang)
 	default:
-		if l.force && d.nodes.occupies(p) { // its node is back
-			l.force, l.seconds = false, grace(p.obj, 30)
+		if l.force && p.occupies(d.nodes) { // its node is back
+			l.force, l.seconds = false, grace(p.Obj, 30)
 		}
 		d.depart(*l)
 	}

@@ -23,7 +23,7 @@ func TestDepart(t *testing.T) {
 	d, _ := still(t, 1, controlplane.Pod("a", 1, nil))
 	p := d.pods[pidOf(d, "a")]
 	g := p.gang
-	bound := p.obj.DeepCopy()
+	bound := p.Obj.DeepCopy()
 	bound.Spec.NodeName, bound.ResourceVersion = "n0000", "5"
 	p.binding = false
 	d.podChanged(bound)

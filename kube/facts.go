@@ -38,21 +38,12 @@ func (d *Driver) renew() error {
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.sets, d.nodeLog, d.sizesDirty, d.tidings = "", map[string]*nodeSet{}, nil, false, tidings{}
+	d.stale, d.tidings = "", tidings{}
 	d.life++
 	d.era++
-	clear(d.joined)
-	clear(d.changed)
-	d.gpus.Forget()
-	clear(d.modelsKnown)
-	d.forgetNodes(snap)
-	d.nodeOrder()
-	for _, n := range d.nodes {
-		n.mig.Stays, d.nodesDirty = false, d.nodesDirty || n.mig.Stays
-	}
-	d.world.NoteTaints(d.order)
+	// Places that are kept for gangs that move, and what is asked of the engine, refer to numbers of nodes.
+	d.nodes.Begin(snap, d.asking != nil || d.busy || len(d.passages) > 0)
 	d.forgetAsides()
-	clear(d.aside.nodes)
 	before := d.next
 	adopted := d.adoptAll(snap)
 	fresh := map[cluster.JobID]bool{}
@@ -101,13 +92,15 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 
 // build makes the engine of a snapshot, and completes the snapshot for it.
 func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Config, err error) {
-	helds := holds.ByNode(snap, d.order)
+	helds := holds.ByNode(snap, d.nodes.Order())
 	spec := cluster.Spec{Name: "kubernetes", Network: d.opt.Rules.Spec.Network}
-	for _, name := range d.order {
-		spec.Nodes = append(spec.Nodes, d.nodeSpec(name, d.nodes[name], helds[name]))
+	for _, name := range d.nodes.Order() {
+		spec.Nodes = append(spec.Nodes, d.nodes.Spec(name, helds[name]))
 	}
-	d.limitKinds(spec.Nodes, helds)
-	spec.Models = d.models(spec.Nodes)
+	for _, name := range d.nodes.LimitKinds(spec.Nodes, helds) {
+		d.setNodeAside(name, "the cluster has more kinds of node (model and number of GPUs) than Muster tells apart")
+	}
+	spec.Models = d.nodes.Models(spec.Nodes)
 	spec.Weigh(d.opt.Rules.Spec.Models)
 	used := map[int32][]uint8{}
 	for i := range snap.Jobs {
@@ -120,8 +113,8 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 	}
 	d.setNodes(snap)
 	snap.Nodes = withStates(snap.Nodes, spec.Nodes)
-	if d.loans.Lend(&spec, d.nodes.object); d.eng == nil {
-		d.loans.Found(snap, d.nodes.object)
+	if d.nodes.Loans.Lend(&spec, d.nodes.Object); d.eng == nil {
+		d.nodes.Loans.Found(snap, d.nodes.Object)
 	}
 	snap.Next, snap.Fresh, snap.Resized, snap.Changed = d.next, true, nil, nil
 	slices.SortFunc(snap.Jobs, func(a, b engine.JobRecord) int { return int(a.Spec.ID) - int(b.Spec.ID) })
@@ -133,22 +126,6 @@ func (d *Driver) build(snap *engine.Snapshot) (rules config.Rules, cfg engine.Co
 		d.eng = e
 	}
 	return rules, cfg, err
-}
-
-// nodeOrder adds new nodes to the engine's, by name. One that is gone keeps its
-// number, and is down, until it is forgotten.
-func (d *Driver) nodeOrder() {
-	for _, name := range slices.Sorted(maps.Keys(d.nodes)) {
-		if !d.hasNumber(name) && d.nodes[name].obj != nil {
-			d.order = append(d.order, name)
-		}
-	}
-	d.renumber()
-	for name := range d.goneNodes {
-		if n := d.nodes[name]; n != nil && n.obj != nil {
-			delete(d.goneNodes, name) // it is back
-		}
-	}
 }
 
 // withStates are the nodes with the states that the engine believed in; what
@@ -166,7 +143,7 @@ func withStates(before, now []cluster.Node) []cluster.Node {
 
 // adoptAll turns gangs that are found bound into jobs of the engine.
 func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
-	taken := holds.InUseByNode(snap, d.order)
+	taken := holds.InUseByNode(snap, d.nodes.Order())
 	keys := slices.Sorted(maps.Keys(d.gangs))
 	slices.SortStableFunc(keys, func(a, b string) int { // places that no pod has may have been given to others since
 		return cmp.Compare(d.unseated(d.gangs[a]), d.unseated(d.gangs[b]))
@@ -191,11 +168,11 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 
 // disown makes a bound pod foreign.
 func (d *Driver) disown(p *pod) {
-	d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
+	d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
 	d.leave(p)
-	p.request = d.gpus.RequestOf(p.obj)
-	if p.node != "" && !p.over() {
-		d.addForeign(p.node, p)
+	p.Request = d.gpus.RequestOf(p.Obj)
+	if p.node != "" && !p.Over() {
+		d.nodes.AddForeign(p.node, &p.Pod)
 	}
 }
 
@@ -251,7 +228,7 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 	}
 	from := began(pods)
 	if unclear != nil { // it is bound all the same
-		spec = &cluster.Job{Name: g.name, User: pods[0].obj.Namespace, Tier: cluster.Standard, Submit: from}
+		spec = &cluster.Job{Name: g.name, User: pods[0].Obj.Namespace, Tier: cluster.Standard, Submit: from}
 	}
 	spec.NoRequeue, spec.Tasks, spec.Topology, spec.ID = true, p.Tasks, cluster.Topology{}, d.next
 	if text := engine.CheckTasks(spec); text != "" {
@@ -298,9 +275,9 @@ func (d *Driver) takeUp(g *gang, f *foundGang) {
 func began(pods []*pod) cluster.Time {
 	var from time.Time
 	for _, q := range pods {
-		at := q.obj.CreationTimestamp.Time
-		if q.obj.Status.StartTime != nil {
-			at = q.obj.Status.StartTime.Time
+		at := q.Obj.CreationTimestamp.Time
+		if q.Obj.Status.StartTime != nil {
+			at = q.Obj.Status.StartTime.Time
 		}
 		if from.IsZero() || at.Before(from) {
 			from = at
@@ -329,7 +306,7 @@ func (d *Driver) fill(g *gang) (open int) {
 		return open
 	}
 	for _, s := range g.slots {
-		if n := d.nodes[s.node]; s.pod == "" && (n == nil || n.state() != cluster.Up || n.power.Sleeps()) {
+		if n := d.nodes.Node(s.node); s.pod == "" && (!n.Up() || n.Power.Sleeps()) {
 			return open
 		}
 	}
@@ -345,7 +322,7 @@ func (d *Driver) fill(g *gang) (open int) {
 		if k < 0 {
 			continue
 		}
-		s.pod = wait[k].obj.UID
+		s.pod = wait[k].Obj.UID
 		wait[k].give(&g.spec.Tasks[s.set].Request)
 		d.bind(g, wait[k], s.node)
 		wait = slices.Delete(wait, k, k+1)
@@ -376,12 +353,12 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 		o.Running = append(o.Running, f)
 	}
 	for _, believed := range names {
-		n := d.nodes[believed.Name]
-		if n == nil || n.obj == nil {
+		n := d.nodes.Node(believed.Name)
+		if n.Object() == nil {
 			continue
 		}
-		believed.State, believed.Asleep = n.believed(d.eng.IsGivenBack(believed.Name)), n.power.Wakes()
-		believed.Bad = d.badGPUs(n, &believed, helds[believed.Name])
+		believed.State, believed.Asleep = n.Told(d.eng.IsGivenBack(believed.Name)), n.Power.Wakes()
+		believed.Bad = d.nodes.Bad(&believed, helds[believed.Name])
 		o.Nodes = append(o.Nodes, believed)
 	}
 	return o
@@ -390,7 +367,7 @@ func (d *Driver) observed(names []cluster.Node) driver.Observed {
 // compare finds what the engine missed (driver.Diff). A gang that is still
 // being bound is found, but has yet to say so itself.
 func (d *Driver) compare(now cluster.Time) []engine.Event {
-	d.checked, d.nodesDirty = now, false
+	d.checked, d.nodes.Dirty = now, false
 	d.queues.NodesChanged()
 	d.forgetSets()
 	joined, nodes := d.joinEvents()

@@ -60,7 +60,7 @@ func (f *Failures) blame(pods []*pod) string {
 	}
 	for _, p := range pods {
 		for _, c := range f.Culprits {
-			if c.Pod == string(p.obj.UID) {
+			if c.Pod == string(p.Obj.UID) {
 				return "the scheduler failed at it: " + c.Text
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/reports"
 )
 
@@ -59,11 +60,11 @@ type gang struct {
 	// The engine refused these pods in this era of the nodes: it would again.
 	refusedIn  int
 	refusedFor []types.UID
-	refusedAs  uint64   // ... with these facts
-	facts      uint64   // waiting: factsOf when it was submitted
-	resized    bool     // pods of it hold other amounts of CPU and memory than the engine knows
-	nodes      *nodeSet // that suit it, as of when it was last looked at; nil: it was not
-	leaves     string   // why it was told to leave as a whole
+	refusedAs  uint64     // ... with these facts
+	facts      uint64     // waiting: factsOf when it was submitted
+	resized    bool       // pods of it hold other amounts of CPU and memory than the engine knows
+	nodes      *nodes.Set // that suit it, as of when it was last looked at; nil: it was not
+	leaves     string     // why it was told to leave as a whole
 	dirty      bool
 	waking     bool   // it is held until nodes are back that were off
 	around     string // what keeps it off some nodes, besides room
@@ -112,7 +113,7 @@ func (g *gang) sorted() []*pod {
 
 // seated lists the pods that are bound and not over.
 func (g *gang) seated() []*pod {
-	return slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.node == "" || p.over() })
+	return slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.node == "" || p.Over() })
 }
 
 // ready lists the pods that want to be bound.
@@ -127,10 +128,10 @@ func (g *gang) ready() (list []*pod) {
 
 // specOf makes the engine's job of a gang whose pods these are.
 func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job, error) {
-	first := pods[0].obj
+	first := pods[0].Obj
 	submit := m.Submit
 	for _, p := range pods {
-		if at := p.obj.CreationTimestamp.Time; m.Submit.IsZero() && (submit.IsZero() || at.Before(submit)) {
+		if at := p.Obj.CreationTimestamp.Time; m.Submit.IsZero() && (submit.IsZero() || at.Before(submit)) {
 			submit = at
 		}
 	}
@@ -159,10 +160,10 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 // taskSets groups pods that ask for the same, the largest first.
 func taskSets(pods []*pod) (sets []cluster.TaskSet) {
 	for _, p := range pods {
-		if i := holds.SetOf(sets, &p.request); i >= 0 {
+		if i := holds.SetOf(sets, &p.Request); i >= 0 {
 			sets[i].Count++
 		} else {
-			sets = append(sets, cluster.TaskSet{Count: 1, Request: p.request})
+			sets = append(sets, cluster.TaskSet{Count: 1, Request: p.Request})
 		}
 	}
 	slices.SortStableFunc(sets, func(a, b cluster.TaskSet) int { return b.Request.GPUs - a.Request.GPUs })

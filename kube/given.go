@@ -84,7 +84,7 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 	var said *plans.Before
 	for i := 0; i < len(pods) && said == nil; i++ {
-		said = d.opt.Seal.BeforeOf(pods[i].obj)
+		said = d.opt.Seal.BeforeOf(pods[i].Obj)
 	}
 	if len(d.legacies) == 0 && said == nil {
 		return
@@ -95,14 +95,14 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	}
 	i := slices.IndexFunc(d.legacies, func(l legacy) bool {
 		return l.owner == now.owner &&
-			!slices.ContainsFunc(pods, func(p *pod) bool { return p.obj.CreationTimestamp.Time.Before(l.began) })
+			!slices.ContainsFunc(pods, func(p *pod) bool { return p.Obj.CreationTimestamp.Time.Before(l.began) })
 	})
 	switch {
 	case i >= 0:
 		l := d.legacies[i]
 		d.legacies = slices.Delete(d.legacies, i, i+1)
 		g.legacy = &l
-		d.carry(g, pods[0].obj)
+		d.carry(g, pods[0].Obj)
 	case said != nil:
 		g.legacy = &legacy{now, d.now, true, *said}
 	}

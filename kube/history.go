@@ -11,7 +11,7 @@ type History = history.Book
 
 // tellHistory tells the history what the cluster is.
 func (d *Driver) tellHistory(spec cluster.Spec) {
-	there := func(name string) bool { return d.nodes[name].object() != nil }
+	there := func(name string) bool { return !d.nodes.Lost(name) }
 	d.history.Cluster(d.now, &spec, there, d.queues.Tree().List())
 }
 
@@ -34,5 +34,5 @@ func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
 	if d.history.Missing() {
 		d.tellHistory(d.specNow())
 	}
-	d.history.End(d.eng, d.life, d.named, g.spec, reason, d.now, r.DoneAt(d.now))
+	d.history.End(d.eng, d.life, d.nodes.Named(), g.spec, reason, d.now, r.DoneAt(d.now))
 }

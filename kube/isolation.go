@@ -20,15 +20,15 @@ func (d *Driver) wants(g *gang, pods []*pod) error {
 	if err != nil {
 		return err
 	}
-	if w.Any() && !slices.ContainsFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.obj) }) {
-		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.gpus.Offers(d.nodes.objects()))
+	if w.Any() && !slices.ContainsFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.Obj) }) {
+		return fmt.Errorf("it wants %s and asks for no GPU: which resource it gets a GPU by, its pod has to say; there are %s", w.Text(), d.gpus.Offers(d.nodes.Objects()))
 	}
 	return nil
 }
 
 // tellWant tells the pods, no more.
 func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
-	t, err := d.terms(g, pods[0].obj)
+	t, err := d.terms(g, pods[0].Obj)
 	if err != nil {
 		return w, err
 	}
@@ -39,7 +39,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 		if was != p.Want && p.claimed.Known { // what its claims count for may be another
 			p.claimed.Known = false
 			if d.claims.Resolve(&p.Neighbour); p.claimed.Lacks != "" {
-				return w, fmt.Errorf("pod %s: %s", p.obj.Name, p.claimed.Lacks)
+				return w, fmt.Errorf("pod %s: %s", p.Obj.Name, p.claimed.Lacks)
 			}
 		}
 	}
@@ -50,7 +50,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 // of the nodes. "": whole GPUs, and it wants nothing of them.
 func (d *Driver) sharingOf(g *gang) string {
 	pods := g.sorted()
-	i := slices.IndexFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.obj) && !p.over() })
+	i := slices.IndexFunc(pods, func(p *pod) bool { return d.gpus.Asked(p.Obj) && !p.Over() })
 	if i < 0 {
 		return ""
 	}
@@ -60,13 +60,13 @@ func (d *Driver) sharingOf(g *gang) string {
 			return ""
 		}
 		return fmt.Sprintf("what is enough for %s on %d of %d nodes", p.Want.Text(), len(d.nodesFor(pods).Names),
-			len(d.nodes.objects()))
+			len(d.nodes.Objects()))
 	}
-	n := d.nodes[p.at()]
-	if n == nil || n.obj == nil {
+	obj := d.nodes.Object(p.at())
+	if obj == nil {
 		return ""
 	}
-	text, _ := d.gpus.Gives(&p.Replica, &p.Want, gpus.Requests(p.obj), n.obj)
+	text, _ := d.gpus.Gives(&p.Replica, &p.Want, gpus.Requests(p.Obj), obj)
 	if text = cmp.Or(text, d.claims.Gives(&p.Neighbour)); !p.Want.Any() {
 		if text == gpus.WholeGPUs {
 			return ""

@@ -14,6 +14,7 @@ func TestNodesLeave(t *testing.T) {
 	nodes := someNodes(4, 8)
 	pods := controlplane.Gang("g", 2, 8, nil)
 	w := newWorld(t, nil, nodes, pods...)
+	const many = 16 // nodes that left are forgotten at once
 	for i := range pods {
 		p := w.pods[pods[i].UID]
 		w.bound(p.gang, p, p.gang.run, p.assumed, nil)
@@ -37,24 +38,24 @@ func TestNodesLeave(t *testing.T) {
 		w.podGone(ghost)
 		w.nodeGone(name)
 		w.settleDown(t)
-		w.now = w.now.Add(forgetEvery)
-		w.forgetDue(w.clock())
+		w.now = w.now.Add(10 * time.Second)
+		w.forgetNodes()
 	}
 	w.settleDown(t)
-	if len(w.nodes) > 3+forgetMany || len(w.order) > 3+forgetMany || len(w.eng.Nodes()) > 3+forgetMany {
-		t.Errorf("nodes: %d known, %d in order, %d in the engine; 2 are there", len(w.nodes), len(w.order),
+	if w.nodes.Kept().Known > 3+many || len(w.nodes.Order()) > 3+many || len(w.eng.Nodes()) > 3+many {
+		t.Errorf("nodes: %d known, %d in order, %d in the engine; 2 are there", w.nodes.Kept().Known, len(w.nodes.Order()),
 			len(w.eng.Nodes()))
 	}
-	w.now = w.now.Add(forgetLate)
-	w.forgetDue(w.clock())
+	w.now = w.now.Add(24 * time.Hour)
+	w.forgetNodes()
 	w.settleDown(t)
-	if len(w.nodes) > 3 || len(w.order) > 3 || len(w.eng.Nodes()) > 3 || len(w.goneNodes) > 1 {
-		t.Errorf("%d nodes known, %d in the engine's order, %d in the engine, %d left; 2 are there", len(w.nodes),
-			len(w.order), len(w.eng.Nodes()), len(w.goneNodes))
+	if w.nodes.Kept().Known > 3 || len(w.nodes.Order()) > 3 || len(w.eng.Nodes()) > 3 || w.nodes.Kept().Gone > 1 {
+		t.Errorf("%d nodes known, %d in the engine's order, %d in the engine, %d left; 2 are there", w.nodes.Kept().Known,
+			len(w.nodes.Order()), len(w.eng.Nodes()), w.nodes.Kept().Gone)
 	}
 	for _, b := range w.eng.Beliefs() {
 		for _, a := range b.Allocs {
-			if name := w.order[a.Node]; name != w.at("g-0") && name != w.at("g-1") {
+			if name := w.nodes.Order()[a.Node]; name != w.at("g-0") && name != w.at("g-1") {
 				t.Errorf("the gang is on %s in the books", name)
 			}
 		}
@@ -66,5 +67,12 @@ func TestNodesLeave(t *testing.T) {
 	w.settleDown(t)
 	if w.at("p") != "late" {
 		t.Errorf("p is at %q", w.at("p"))
+	}
+}
+
+// forgetNodes has nodes forgotten that left, if that is due.
+func (w *world) forgetNodes() {
+	if w.nodes.MayForget(w.clock()) {
+		w.stale = "nodes left"
 	}
 }

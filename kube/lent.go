@@ -45,7 +45,7 @@ func (d *Driver) lenderEvents() []engine.Event {
 	for _, id := range slices.Sorted(maps.Keys(d.byID)) {
 		g := d.byID[id]
 		if spec := d.eng.Spec(id); spec != nil && len(g.pods) > 0 {
-			list = append(list, loans.Gang{Spec: spec, Service: d.opt.lender(g.sorted()[0].obj)})
+			list = append(list, loans.Gang{Spec: spec, Service: d.opt.lender(g.sorted()[0].Obj)})
 		}
 	}
 	return loans.ServiceEvents(d.opt.Lenders.Lending(), list, func(spec *cluster.Job) { d.byID[spec.ID].spec = spec })
@@ -58,7 +58,7 @@ func (d *Driver) askBack(a *engine.Action) time.Duration {
 	if d.opt.Lenders == nil || replica == nil || len(replica.pods) == 0 {
 		return a.Grace
 	}
-	pod := replica.sorted()[0].obj
+	pod := replica.sorted()[0].Obj
 	within := d.opt.Lenders.Within(pod)
 	if within == 0 {
 		return a.Grace
@@ -90,7 +90,7 @@ func (d *Driver) returned(g *gang, at time.Time) {
 	if d.opt.Lenders == nil || len(g.pods) == 0 {
 		return
 	}
-	first := g.sorted()[0].obj
+	first := g.sorted()[0].Obj
 	if since := g.askedSince(&d.opt, first); !since.IsZero() {
 		d.opt.Lenders.Returned(first, max(0, at.Sub(since)))
 		d.noteFor(first, terms.AnnotationReturned, since.Format(time.RFC3339Nano))
@@ -101,7 +101,7 @@ func (d *Driver) returned(g *gang, at time.Time) {
 // boundAt is when a gang that was found bound had its place, as one of its pods says; else now.
 func (g *gang) boundAt(now time.Time) time.Time {
 	for _, p := range g.pods {
-		for _, c := range p.obj.Status.Conditions {
+		for _, c := range p.Obj.Status.Conditions {
 			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero() {
 				now = c.LastTransitionTime.Time
 			}

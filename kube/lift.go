@@ -44,19 +44,6 @@ const mostLifts = 4
 
 func (d *Driver) stamp() stamp { return stamp{d.moves, d.checked} }
 
-// without looks at the cluster as if some pods were not there.
-func (d *Driver) without(pods []*pod, look func()) {
-	hidden := d.world.Hidden()
-	pods = slices.DeleteFunc(slices.Clone(pods), func(p *pod) bool { return p.Where == "" || hidden[&p.Neighbour] })
-	for _, p := range pods {
-		delete(d.nodes.named(p.Where).pods, p)
-	}
-	d.world.Without(neighboursOf(pods), look)
-	for _, p := range pods {
-		d.nodes.named(p.Where).pods[p] = true
-	}
-}
-
 // aside lists the pods that do not count when a gang is looked at for which others
 // leave: these, and its own, which have their places.
 func (g *gang) aside() []*pod {
@@ -74,7 +61,7 @@ func (g *gang) aside() []*pod {
 
 // limitsFor is limitsOf for a gang's pods, without those that leave for it.
 func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l fit.Limits) {
-	d.without(g.aside(), func() { l = d.limitsOf(pods, careful, devices) })
+	d.nodes.Without(onNodes(g.aside()), func() { l = d.limitsOf(pods, careful, devices) })
 	return l
 }
 
@@ -131,7 +118,7 @@ func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []eng
 // kept off some nodes, the one that was looked at the longest ago. later: there is one of
 // which the engine has yet to hear.
 func (d *Driver) stuck() (next *gang, later bool) {
-	if len(d.minding) == 0 && !d.world.Active() {
+	if len(d.minding) == 0 && !d.nodes.World.Active() {
 		return nil, false
 	}
 	lowest := cluster.Critical
@@ -166,12 +153,12 @@ func (d *Driver) liftFor(g *gang, before []engine.Event) []engine.Event {
 		}
 	}
 	pods, then := g.submitted(), fit.Limits{}
-	d.without(could, func() { then = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
+	d.nodes.Without(onNodes(could), func() { then = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
 	if then.Why != "" || len(then.Rivals) > 0 || sameLimits(g.spec, &then) {
 		return nil
 	}
 	b := d.blame(pods, could)
-	for _, v := range b.victimsFor(opened(d.order, g.spec, &then), len(pods) == 1) {
+	for _, v := range b.victimsFor(opened(d.nodes.Order(), g.spec, &then), len(pods) == 1) {
 		if events := d.liftThese(g, pods, v.list, b, before); events != nil {
 			return events
 		}
@@ -294,7 +281,7 @@ func (d *Driver) blame(pods, could []*pod) *blame {
 	distinct := distinctBy(pods, func(p *pod) string { return p.around })
 	for _, q := range could {
 		for _, p := range distinct {
-			for _, key := range d.world.Blocks(&p.Neighbour, &q.Neighbour) {
+			for _, key := range d.nodes.World.Blocks(&p.Neighbour, &q.Neighbour) {
 				b.add(key, q)
 			}
 		}
@@ -305,7 +292,7 @@ func (d *Driver) blame(pods, could []*pod) *blame {
 func (b *blame) add(key string, q *pod) {
 	at := [2]string{"", q.Where}
 	if key != "" {
-		value, ok := b.d.world.Domain(q.Where, key)
+		value, ok := b.d.nodes.World.Domain(q.Where, key)
 		if !ok {
 			return
 		}
@@ -323,7 +310,7 @@ func (b *blame) on(name string) *victims {
 	v := &victims{has: map[*gang]bool{}}
 	v.add(b.by[[2]string{"", name}]...)
 	for _, key := range b.keys {
-		if value, ok := b.d.world.Domain(name, key); ok {
+		if value, ok := b.d.nodes.World.Domain(name, key); ok {
 			v.add(b.by[[2]string{key, value}]...)
 		}
 	}
@@ -384,7 +371,7 @@ func hereOf(list []*gang) (pods []*pod) {
 
 // lets reports whether a gang may be on some nodes if others are gone.
 func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok bool) {
-	d.without(hereOf(gone), func() {
+	d.nodes.Without(onNodes(hereOf(gone)), func() {
 		l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 		ok = d.whyForbidden(&l, pods, on) == ""
 	})
@@ -396,7 +383,7 @@ func (d *Driver) lets(g *gang, pods []*pod, gone []*gang, on map[string]int) (ok
 func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Event) (events []engine.Event,
 	on map[string]int) {
 	var l fit.Limits
-	d.without(hereOf(gone), func() { l = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
+	d.nodes.Without(onNodes(hereOf(gone)), func() { l = d.confine(g, d.limitsOf(pods, g.fails > 0, true)) })
 	if l.Why != "" || len(l.Rivals) > 0 {
 		return nil, nil
 	}
@@ -412,7 +399,7 @@ func (d *Driver) ifGone(g *gang, pods []*pod, gone []*gang, before []engine.Even
 	}
 	on = map[string]int{}
 	for i := range r.Allocs {
-		on[d.order[r.Allocs[i].Node]] += int(r.Allocs[i].Tasks)
+		on[d.nodes.Order()[r.Allocs[i].Node]] += int(r.Allocs[i].Tasks)
 	}
 	return events, on
 }

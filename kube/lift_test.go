@@ -86,9 +86,9 @@ func TestLift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, now := still(t, 3)
 			d.boundClaims(v1.ReadWriteOnce, "a", "b", "c")
-			for i, n := range d.order {
+			for i, n := range d.nodes.Order() {
 				d.volumes.Changed(csiNode(n, map[string]int32{csi: 1}))
-				obj := d.nodes[n].obj.DeepCopy()
+				obj := d.nodes.Node(n).Obj.DeepCopy()
 				obj.Labels["zone"] = fmt.Sprint("z", i/2) // n0000 and n0001, n0002
 				obj.Status.Allocatable["example.com/hca"] = resource.MustParse("1")
 				if obj.Spec.Unschedulable = i > 0 &&
@@ -121,12 +121,12 @@ func TestLift(t *testing.T) {
 			*now = now.Add(time.Minute)
 			steps(t, d)
 			d.expectBinding(t)
-			d.podGone(d.pods["low"].obj)
+			d.podGone(d.pods["low"].Obj)
 			*now = now.Add(time.Minute)
 			steps(t, d)
 			d.expectBinding(t, "high")
 			d.answer(t, now)
-			if g.phase != running || len(g.lifted) > 0 || len(d.holding) > 0 || len(d.world.Hidden()) > 0 {
+			if g.phase != running || len(g.lifted) > 0 || len(d.holding) > 0 || len(d.nodes.World.Hidden()) > 0 {
 				t.Errorf("high is in phase %d: %+v", g.phase, g.lifting)
 			}
 			if on := d.places("again"); len(on) > 0 {
@@ -203,7 +203,7 @@ func TestLiftLeast(t *testing.T) {
 
 func pidOf(d *Driver, name string) (uid types.UID) {
 	for u, p := range d.pods {
-		if p.obj.Name == name {
+		if p.Obj.Name == name {
 			uid = u
 		}
 	}
@@ -214,7 +214,7 @@ func pidOf(d *Driver, name string) (uid types.UID) {
 func TestLiftGang(t *testing.T) {
 	d, now := still(t, 4)
 	for i := range 4 {
-		d.come(t, now, at(lowly(fmt.Sprint("low-", i), "x", 1+i), d.order[i]))
+		d.come(t, now, at(lowly(fmt.Sprint("low-", i), "x", 1+i), d.nodes.Order()[i]))
 	}
 	d.answer(t, now)
 	d.come(t, now, away("x", v1.LabelHostname, controlplane.Gang("high", 2, 8, nil)...)...)
@@ -229,7 +229,7 @@ func TestLiftGang(t *testing.T) {
 	}
 	for name, p := range d.pods {
 		if strings.HasPrefix(string(name), "low") && p.leaving {
-			d.podGone(p.obj)
+			d.podGone(p.Obj)
 		}
 	}
 	*now = now.Add(time.Minute)
@@ -252,11 +252,11 @@ func TestLiftGone(t *testing.T) {
 		foreign := onPort(controlplane.Pod("foreign", 0, nil))
 		foreign.Spec.SchedulerName, foreign.Spec.NodeName = "other", "n0000"
 		if what == "deleted" {
-			d.podGone(high.obj)
+			d.podGone(high.Obj)
 		} else {
 			d.come(t, now, foreign)
 		}
-		d.podGone(d.pods["low"].obj)
+		d.podGone(d.pods["low"].Obj)
 		*now = now.Add(time.Minute)
 		steps(t, d)
 		d.expectBinding(t)
@@ -268,7 +268,7 @@ func TestLiftGone(t *testing.T) {
 			d.expectBinding(t, "next")
 			continue
 		}
-		d.podGone(d.pods["foreign"].obj)
+		d.podGone(d.pods["foreign"].Obj)
 		for range 3 {
 			*now = now.Add(2 * time.Minute)
 			d.dueRetries(d.clock())

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/loans"
 )
@@ -17,21 +16,21 @@ type Loan = loans.Loan
 
 // markLoans writes on nodes what has become of them.
 func (d *Driver) markLoans() {
-	if !d.loans.Any() {
+	if !d.nodes.Loans.Any() {
 		return
 	}
-	for _, name := range d.order {
-		change, to := d.loans.Mark(d.nodes.object(name), d.eng.IsGivenBack(name))
+	for _, name := range d.nodes.Order() {
+		change, to := d.nodes.Loans.Mark(d.nodes.Object(name), d.eng.IsGivenBack(name))
 		if to == "" {
 			continue
 		}
-		d.nodesDirty = true
+		d.nodes.Dirty = true
 		d.opt.Log.Info("loan", "node", name, "is", to)
 		d.do(func(ctx context.Context) {
 			nodes := d.opt.Client.CoreV1().Nodes()
 			_, err := nodes.Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
 			d.inbox.Put(func() {
-				if err != nil && d.loans.Failed(name, to) { // it is tried again after the next step
+				if err != nil && d.nodes.Loans.Failed(name, to) { // it is tried again after the next step
 					d.opt.Log.Warn("a node cannot be labelled", "label", loans.Label, "to", to, "error", err)
 				}
 			})
@@ -39,21 +38,13 @@ func (d *Driver) markLoans() {
 	}
 }
 
-// believed is a node's state as it is to be told: one that is given back is drained, as the engine has it.
-func (n *node) believed(given bool) cluster.NodeState {
-	if s := n.state(); !given || s != cluster.Up {
-		return s
-	}
-	return cluster.Draining
-}
-
 // closed says which node of a start takes no pods: one that a person cordoned while it was given back, which the engine
 // has as drained either way; "": all do.
 func (d *Driver) closed(a *engine.Action) string {
 	for i := range a.Allocs {
-		name := d.order[a.Allocs[i].Node]
-		if n := d.nodes[name]; d.loans.Lent(n.object()) && n.state() != cluster.Up {
-			d.nodesDirty = true
+		name := d.nodes.Order()[a.Allocs[i].Node]
+		if n := d.nodes.Node(name); d.nodes.Loans.Lent(n.Object()) && !n.Up() {
+			d.nodes.Dirty = true
 			return "node " + name + " takes no pods"
 		}
 	}

@@ -134,7 +134,7 @@ func testLoans(b *bench) {
 		b.Fatal(err)
 	}
 	b.wait("the scheduler hears of it", func() (closed bool) {
-		b.look(d, func() { closed = d.nodes["n1"].obj.Spec.Unschedulable })
+		b.look(d, func() { closed = d.nodes.Node("n1").Obj.Spec.Unschedulable })
 		return closed
 	})
 	b.quiet(d)

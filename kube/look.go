@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,12 +8,9 @@ import (
 	"sync"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/show"
 )
@@ -152,7 +148,7 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 func (d *Driver) sketch(g *gang) *cluster.Job {
 	j := &cluster.Job{Name: g.name, Tier: cluster.Standard}
 	if pods := g.sorted(); len(pods) > 0 {
-		j.User, j.Queue, j.Priority, j.Tasks = pods[0].obj.Namespace, d.queueOf(g, pods[0].obj), priority(pods[0].obj),
+		j.User, j.Queue, j.Priority, j.Tasks = pods[0].Obj.Namespace, d.queueOf(g, pods[0].Obj), priority(pods[0].Obj),
 			taskSets(pods)
 	}
 	return j
@@ -191,14 +187,9 @@ func (d *Driver) seeNodes(l *sight) {
 	for i := range list {
 		s := &l.Nodes[i]
 		s.Node, s.Usable = list[i], left[i].Usable
-		if n := d.nodes[s.Name]; n != nil && n.obj != nil {
-			s.Reason, s.Foreign = n.reason(), int(n.other.gpus)
-			if d.eng.IsGivenBack(s.Name) {
-				s.Reason = cmp.Or(s.Reason, "given back to its lender")
-			}
-			s.Memory = d.gpus.Memory(n.obj)
-		} else {
-			s.Reason = "it is not in the cluster any more"
+		s.Reason = d.nodes.ReasonOf(s.Name, d.eng.IsGivenBack(s.Name))
+		if n := d.nodes.Node(s.Name); n.Object() != nil {
+			s.Foreign, s.Memory = int(n.Foreign().GPUs), d.gpus.Memory(n.Obj)
 		}
 	}
 	for _, b := range d.eng.Beliefs() {
@@ -212,29 +203,6 @@ func (d *Driver) seeNodes(l *sight) {
 	l.Nodes = slices.DeleteFunc(l.Nodes, func(s look.Node) bool {
 		return s.State == cluster.Down && len(s.Holders) == 0
 	})
-}
-
-// reason says why nothing starts on a node; "": something may.
-func (n *node) reason() string {
-	switch {
-	case n.obj.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case n.power.Sleeps():
-		return n.power.Reason()
-	case n.mig.Reason() != "":
-		return n.mig.Reason()
-	case n.obj.Spec.Unschedulable:
-		return "cordoned"
-	}
-	for i := range n.obj.Spec.Taints {
-		if t := &n.obj.Spec.Taints[i]; fit.Passing(t) && t.Effect != v1.TaintEffectPreferNoSchedule {
-			return "taint " + t.Key
-		}
-	}
-	if n.state() != cluster.Up {
-		return "not ready"
-	}
-	return ""
 }
 
 // find finds a gang that is not over, by number; it runs on the loop.

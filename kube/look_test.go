@@ -103,7 +103,7 @@ func TestBook(t *testing.T) {
 	bound := func(g *gang) {
 		for _, p := range g.pods {
 			for _, s := range g.slots {
-				if s.pod == p.obj.UID {
+				if s.pod == p.Obj.UID {
 					p.node, p.binding = s.node, false
 				}
 			}
@@ -249,7 +249,7 @@ func TestOverdrawn(t *testing.T) {
 	if on := d.places("wants"); len(on) != 0 || d.life == life {
 		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times again", on, d.life-life)
 	}
-	d.podGone(d.pods["has"].obj)
+	d.podGone(d.pods["has"].Obj)
 	for range 3 {
 		*now = now.Add(time.Minute)
 		d.dueRetries(d.clock())

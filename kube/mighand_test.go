@@ -30,8 +30,8 @@ func partitionHand(t *testing.T, rules []MIG, nodes ...*v1.Node) *hand {
 	h.opt.Labels = o.Labels
 	h.opt.Labels.Product, h.opt.Labels.Memory, h.opt.Labels.Replicas = "nvidia.com/gpu.product",
 		"nvidia.com/gpu.memory", "nvidia.com/gpu.replicas"
-	h.mig, h.done = h.newMIG(h), map[string]func(error){}
-	h.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+	h.nodes.MIG, h.done = h.newMIG(h), map[string]func(error){}
+	h.nodes.MIG.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": kubetest.MIGMap}}, false)
 	for _, n := range nodes {
 		n.UID = types.UID(n.Name)
@@ -133,17 +133,17 @@ func TestMIGSteps(t *testing.T) {
 		}
 		h.now = began.Add(c.after)
 		h.migRound(h.clock())
-		n := h.nodes["n1"]
-		if n.mig.Step() != c.step {
-			t.Errorf("%s: %q, want %q", c.name, n.mig.Step(), c.step)
+		n := h.nodes.Node("n1")
+		if n.MIG.Step() != c.step {
+			t.Errorf("%s: %q, want %q", c.name, n.MIG.Step(), c.step)
 		}
-		f := n.mig.Note().Failed
+		f := n.MIG.Note().Failed
 		if c.failed == "" && f != nil ||
 			c.failed != "" && (f == nil || !strings.Contains(f.Why["all-1g.10gb"], c.failed)) {
 			t.Errorf("%s: remembered %+v", c.name, f)
 		}
-		if c.step == mig.Changing && n.obj.Labels[mig.Label] == mig.Changing {
-			if s := h.nodeSpec("n1", n, holds.Of{}); !strings.Contains(s.MIG, "1g.10gb") {
+		if c.step == mig.Changing && n.Obj.Labels[mig.Label] == mig.Changing {
+			if s := h.nodes.Spec("n1", holds.Of{}); !strings.Contains(s.MIG, "1g.10gb") {
 				t.Errorf("%s: while it is changed it counts as %q", c.name, s.MIG)
 			}
 		}
@@ -184,27 +184,27 @@ func (h *hand) migPasses(seconds int) (wrote []string) {
 	for range seconds {
 		h.now = h.now.Add(time.Second)
 		h.migRound(h.clock())
-		for _, name := range h.order {
-			n := h.nodes[name]
+		for _, name := range h.nodes.Order() {
+			n := h.nodes.Node(name)
 			done := h.done[name]
 			if done == nil {
 				continue
 			}
 			delete(h.done, name)
 			done(nil)
-			wrote = append(wrote, strings.TrimSpace(name+" "+n.mig.Step()))
-			text, err := json.Marshal(n.mig.Note())
+			wrote = append(wrote, strings.TrimSpace(name+" "+n.MIG.Step()))
+			text, err := json.Marshal(n.MIG.Note())
 			if err != nil {
 				h.Fatal(err)
 			}
-			obj := n.obj.DeepCopy()
-			if delete(obj.Labels, mig.Label); n.mig.Step() != "" {
-				obj.Labels[mig.Label] = n.mig.Step()
+			obj := n.Obj.DeepCopy()
+			if delete(obj.Labels, mig.Label); n.MIG.Step() != "" {
+				obj.Labels[mig.Label] = n.MIG.Step()
 			}
 			obj.Annotations, obj.Spec.Unschedulable = map[string]string{mig.Annotation: string(text)},
-				n.mig.Step() != ""
-			if n.mig.Step() == mig.Changing {
-				obj.Labels[migConfigLabel] = n.mig.Note().Config
+				n.MIG.Step() != ""
+			if n.MIG.Step() == mig.Changing {
+				obj.Labels[migConfigLabel] = n.MIG.Note().Config
 			}
 			h.nodeChanged(obj)
 		}
@@ -238,7 +238,7 @@ func TestMIGTwoRules(t *testing.T) {
 // If a node that serves becomes empty, it is changed, and the one that was to be emptied is opened.
 func TestMIGSooner(t *testing.T) {
 	h := fullPool(t, 2)
-	stays := h.pods["on-n1"].obj.DeepCopy()
+	stays := h.pods["on-n1"].Obj.DeepCopy()
 	stays.Spec.RestartPolicy = v1.RestartPolicyAlways
 	h.podChanged(stays)
 	h.come(migGang("g", 14, "1g.10gb", nil)...)
@@ -275,7 +275,7 @@ func TestMIGDismiss(t *testing.T) {
 			&mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
 				Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2,
 				Offer: &config.MIGOffer{Slices: map[string]int{"1g.10gb": 14}}})
-		closed.UID, closed.Status.Conditions = "n1", h.nodes["n1"].obj.Status.Conditions
+		closed.UID, closed.Status.Conditions = "n1", h.nodes.Node("n1").Obj.Status.Conditions
 		h.nodeChanged(closed)
 		if h.come(); c.waits != "" {
 			h.come(migGang(c.waits, 14, "1g.10gb", map[string]string{LabelTier: c.tier})...)
@@ -285,8 +285,8 @@ func TestMIGDismiss(t *testing.T) {
 		}
 		h.now = h.now.Add(time.Hour)
 		h.migRound(h.clock())
-		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes["n1"].mig.Step() != c.step {
-			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes["n1"].mig.Step())
+		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes.Node("n1").MIG.Step() != c.step {
+			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes.Node("n1").MIG.Step())
 		}
 	}
 }
@@ -308,11 +308,11 @@ func TestMIGForGangs(t *testing.T) {
 			h.nodeGone(n.Name)
 		}
 		g := fmt.Sprintf("default/g%d", r.IntN(4))
-		text := h.mig.Told(g, h.migUsersOn)
+		text := h.nodes.MIG.Told(g, h.migUsersOn)
 		for i := range 9 {
 			name := fmt.Sprintf("n%d", i)
-			x := h.nodes[name]
-			want := x != nil && x.obj != nil && slices.Contains(x.mig.Note().For, g)
+			x := h.nodes.Node(name)
+			want := x != nil && x.Obj != nil && slices.Contains(x.MIG.Note().For, g)
 			if strings.Contains(text, "node "+name+" ") != want {
 				t.Fatalf("%s: %q, and node %s is for it: %v", g, text, name, want)
 			}
@@ -342,11 +342,11 @@ func BenchmarkMIGLook(b *testing.B) {
 	d.opt.MIG = migRule()
 	d.opt.Labels.Count, d.opt.Labels.Config, d.opt.Labels.State, d.opt.Labels.Strategy = o.Labels.Count,
 		o.Labels.Config, o.Labels.State, o.Labels.Strategy
-	d.mig = d.newMIG(migWriter{d})
-	d.mig.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
+	d.nodes.MIG = d.newMIG(migWriter{d})
+	d.nodes.MIG.MapChanged(&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "mig"},
 		Data: map[string]string{"config.yaml": kubetest.MIGMap}}, false)
 	for i := range 100 {
-		n := d.nodes[fmt.Sprintf("n%04d", 900+i)].obj.DeepCopy()
+		n := d.nodes.Node(fmt.Sprintf("n%04d", 900+i)).Obj.DeepCopy()
 		n.Labels["pool"], n.Labels[migConfigLabel] = "shared", "all-disabled"
 		d.nodeChanged(n)
 	}

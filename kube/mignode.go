@@ -14,7 +14,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 )
@@ -26,7 +25,7 @@ type MIG = mig.Rule
 
 func (d *Driver) newMIG(w mig.Writer) *mig.Room {
 	return mig.New(mig.Options{Rules: d.opt.MIG, Scheduler: d.opt.Scheduler, Labels: d.opt.Labels, GPUs: d.gpus,
-		Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, Changed: func() { d.nodesDirty = true },
+		Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, Changed: func() { d.nodes.Dirty = true },
 		Partitioned: d.opt.Observe.Partitioned, Log: d.opt.Log, Writer: w})
 }
 
@@ -58,8 +57,8 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w := watches(d, in, func(m *v1.ConfigMap) { d.mig.MapChanged(m, false) },
-			func(m *v1.ConfigMap) { d.mig.MapChanged(m, true) })
+		w := watches(d, in, func(m *v1.ConfigMap) { d.nodes.MIG.MapChanged(m, false) },
+			func(m *v1.ConfigMap) { d.nodes.MIG.MapChanged(m, true) })
 		if _, err := in.AddEventHandler(w.handler()); err != nil {
 			return err
 		}
@@ -70,22 +69,22 @@ func (d *Driver) watchMIG(ctx context.Context) error {
 
 // migRound looks after nodes that are on their way, and for which gangs others are to be changed.
 func (d *Driver) migRound(now cluster.Time) {
-	if now < d.mig.Next() {
+	if now < d.nodes.MIG.Next() {
 		return
 	}
 	heard := func() bool {
-		return d.stale == "" && !d.nodesDirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
+		return d.stale == "" && !d.nodes.Dirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
 	}
-	if d.mig.Tend(now, d.order, heard) {
+	if d.nodes.MIG.Tend(now, d.nodes.Order(), heard) {
 		d.lookMIG(now)
-		d.mig.Looked(now, d.clock().Sub(now))
+		d.nodes.MIG.Looked(now, d.clock().Sub(now))
 	}
 }
 
 // lookMIG looks which gangs wait, and preempts those that are in their way.
 func (d *Driver) lookMIG(now cluster.Time) {
-	for _, p := range d.mig.Look(&mig.View{Cluster: migView{d}, Now: now, Order: d.order, Engine: d.eng, Seq: d.seq,
-		Spec: d.cfg.Spec, All: loans.Everywhere}) {
+	for _, p := range d.nodes.MIG.Look(&mig.View{Cluster: migView{d}, Now: now, Order: d.nodes.Order(), Engine: d.eng,
+		Seq: d.seq, Spec: d.cfg.Spec, All: loans.Everywhere}) {
 		g := d.gangs[p.Gang]
 		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
 		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
@@ -94,7 +93,7 @@ func (d *Driver) lookMIG(now cluster.Time) {
 
 // besides adds to what a gang waits for which nodes are being partitioned for it.
 func (d *Driver) besides(g *gang, text string) string {
-	more := d.mig.Told(g.name, d.migUsersOn)
+	more := d.nodes.MIG.Told(g.name, d.migUsersOn)
 	switch {
 	case more == "":
 		return text
@@ -104,19 +103,8 @@ func (d *Driver) besides(g *gang, text string) string {
 	return text + "; " + more
 }
 
-// users lists the pods on a node that have, or will have, anything of its GPUs.
-func (n *node) users(names *gpus.Names) (list []*pod) {
-	for p := range n.pods {
-		if !p.over() && names.Asked(p.obj) {
-			list = append(list, p)
-		}
-	}
-	slices.SortFunc(list, podOrder)
-	return list
-}
-
 // migUsersOn counts them.
-func (d *Driver) migUsersOn(node string) int { return len(d.nodes[node].users(d.gpus)) }
+func (d *Driver) migUsersOn(node string) int { return len(d.nodes.Users(node)) }
 
 // isUnused asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
 // is cordoned by then.

@@ -10,7 +10,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
-	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/power"
 )
@@ -19,8 +18,8 @@ import (
 type migView struct{ d *Driver }
 
 func (v migView) Up(name string) bool {
-	n := v.d.nodes[name]
-	return n.state() == cluster.Up && !n.power.Sleeps() && n.power.State() != power.Suspending &&
+	n := v.d.nodes.Node(name)
+	return n.Up() && !n.Power.Sleeps() && n.Power.State() != power.Suspending &&
 		!v.d.eng.IsGivenBack(name)
 }
 
@@ -30,8 +29,9 @@ func (v migView) UserCount(name string) int { return v.d.migUsersOn(name) }
 
 func (v migView) Users(name string) (list []mig.User) {
 	d := v.d
-	for _, p := range d.nodes[name].users(d.gpus) {
-		u := mig.User{Ends: cluster.Never, Endless: p.obj.Spec.RestartPolicy == v1.RestartPolicyAlways}
+	for _, q := range d.nodes.Users(name) {
+		p := q.Record.(*pod)
+		u := mig.User{Ends: cluster.Never, Endless: p.Obj.Spec.RestartPolicy == v1.RestartPolicyAlways}
 		if g := p.gang; g != nil {
 			u.Gang, u.Leaves, u.Endless = g.key, p.leaves(), g.kind == cluster.Service
 			u.Goes = func(tier cluster.Tier) bool { return d.goes(g, tier) }
@@ -52,7 +52,7 @@ func (v migView) Users(name string) (list []mig.User) {
 func (d *Driver) lostBy(g *gang) time.Duration {
 	ran := max(0, d.now.Sub(g.book.Started))
 	if pods := g.sorted(); len(pods) > 0 {
-		if t, err := d.terms(g, pods[0].obj); err == nil && t.Saves > 0 {
+		if t, err := d.terms(g, pods[0].Obj); err == nil && t.Saves > 0 {
 			return ran % t.Saves
 		}
 	}
@@ -95,7 +95,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		w.Suits = func() []string { return d.nodesFor(pods).Names }
 		w.SuitsAs = func(obj *v1.Node) bool { return d.fit.Unsuitable(asked, obj) == "" }
 		w.MayBeOn = func(obj *v1.Node) bool {
-			return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.obj}, obj) != "" })
+			return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.Obj}, obj) != "" })
 		}
 		list = append(list, w)
 	}
@@ -128,9 +128,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 }
 
 func (v migView) NodeAs(name string, obj *v1.Node) cluster.Node {
-	n := &node{obj: obj, other: v.d.nodes[name].other}
-	n.other.gpus = 0
-	return v.d.nodeSpec(name, n, holds.Of{})
+	return v.d.nodes.SpecAs(name, obj)
 }
 
 func (v migView) Config(spec cluster.Spec) (engine.Config, error) {

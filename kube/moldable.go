@@ -34,13 +34,13 @@ func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks st
 	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
 	var like []*pod
 	for _, p := range need {
-		if needed[p] = true; p.request == largest &&
+		if needed[p] = true; p.Request == largest &&
 			!slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			like = append(like, p)
 		}
 	}
 	for _, p := range ready {
-		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.request == largest &&
+		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.Request == largest &&
 			slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
 			more = append(more, p)
 		}
@@ -54,7 +54,7 @@ func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks st
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
 func (d *Driver) alike(p, q *pod) bool {
-	return p.base == q.base && !p.Replica.One && d.world.Alike(&p.Neighbour, &q.Neighbour)
+	return p.base == q.base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
 }
 
 // mold makes the job of a gang elastic that can do without so many of its pods. On
@@ -76,7 +76,7 @@ func (g *gang) asSubmitted(e *engine.Engine, need, more []*pod) bool {
 		return false
 	}
 	return !slices.ContainsFunc(need, func(p *pod) bool {
-		return !slices.Contains(g.members, p.obj.UID) || slices.Contains(g.more, p.obj.UID)
+		return !slices.Contains(g.members, p.Obj.UID) || slices.Contains(g.more, p.Obj.UID)
 	})
 }
 
@@ -84,7 +84,7 @@ func (g *gang) asSubmitted(e *engine.Engine, need, more []*pod) bool {
 // that it needs, and those that are beyond - and its job with no more than these.
 func (d *Driver) starters(g *gang, a *engine.Action) (need, beyond []*pod, spec *cluster.Job) {
 	for _, p := range g.submitted() {
-		if !slices.Contains(g.more, p.obj.UID) {
+		if !slices.Contains(g.more, p.Obj.UID) {
 			need = append(need, p)
 		}
 	}
@@ -111,12 +111,12 @@ func (d *Driver) starters(g *gang, a *engine.Action) (need, beyond []*pod, spec 
 func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 	take := func(s *slot, pods []*pod) []*pod {
 		k := slices.IndexFunc(pods, func(p *pod) bool {
-			return p.request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node)
+			return p.Request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node)
 		})
 		if k < 0 {
 			return pods
 		}
-		s.pod = pods[k].obj.UID
+		s.pod = pods[k].Obj.UID
 		return slices.Delete(pods, k, k+1)
 	}
 	spare := len(g.slots) - len(g.members) + len(g.more)
@@ -209,7 +209,7 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 		if !s.beyond {
 			continue
 		}
-		al, held := holds.Cut(&allocs, d.order, s.node, s.set)
+		al, held := holds.Cut(&allocs, d.nodes.Order(), s.node, s.set)
 		p := g.pods[s.pod]
 		if !held || p == nil || !p.ready() || d.keptOff(p, s.node) != "" || d.grant(p, s.node) != "" {
 			continue
@@ -225,18 +225,18 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.
 func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
-	c := gangs.Alone(p.obj, g.object, g.kind)
+	c := gangs.Alone(p.Obj, g.object, g.kind)
 	c.Of = g.key
-	delete(g.pods, p.obj.UID)
+	delete(g.pods, p.Obj.UID)
 	w := d.gangFor(c)
-	p.gang, w.pods[p.obj.UID] = w, p
+	p.gang, w.pods[p.Obj.UID] = w, p
 	spec := *g.spec
 	spec.ID, spec.Name, spec.Topology, spec.Elastic = d.next, w.name, cluster.Topology{}, cluster.Elastic{}
 	spec.PerNode, spec.NodeLimits, spec.NoPreempt = 0, nil, true
 	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: g.spec.Tasks[s.set].Request}}
 	d.next++
-	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.obj.UID}, w.run+1
-	w.slots = []slot{{node: s.node, pod: p.obj.UID}}
+	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.Obj.UID}, w.run+1
+	w.slots = []slot{{node: s.node, pod: p.Obj.UID}}
 	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.node, Tasks: 1}}, Alone: true}).Text()
 	w.since(d.now, d.opt.TellAfter)
 	d.byID[w.id] = w

@@ -33,7 +33,7 @@ func least(name string, size, min, gpus int, more map[string]string) []*v1.Pod {
 func (d *Driver) nowBinding() (names []string) {
 	for _, p := range d.pods {
 		if p.binding {
-			names = append(names, p.obj.Name)
+			names = append(names, p.Obj.Name)
 		}
 	}
 	slices.Sort(names)
@@ -100,7 +100,7 @@ func TestMoldable(t *testing.T) {
 	var leave []string
 	for _, p := range d.pods {
 		if p.leaving {
-			leave = append(leave, p.obj.Name)
+			leave = append(leave, p.Obj.Name)
 		}
 	}
 	if len(leave) == 0 || slices.Contains(leave, "g-0") || slices.Contains(leave, "g-1") {
@@ -134,7 +134,7 @@ func TestMoldablePreempts(t *testing.T) {
 	d.come(t, now, pods[4]) // it does not take back what the others leave for
 	for _, p := range d.pods {
 		if p.leaving {
-			d.podGone(p.obj)
+			d.podGone(p.Obj)
 		}
 	}
 	*now = now.Add(time.Second)
@@ -175,7 +175,7 @@ func TestMoldableFails(t *testing.T) {
 	if g.phase != unwinding || !d.pods["g-0"].leaving || d.pods["g-2"].at() != "" {
 		t.Errorf("the gang is in phase %d, g-2 is at %q", g.phase, d.pods["g-2"].at())
 	}
-	d.podGone(d.pods["g-0"].obj)
+	d.podGone(d.pods["g-0"].Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	if g.phase != gathering || d.eng.Record(g.id) != nil && d.eng.Record(g.id).State != engine.Done {
@@ -202,8 +202,8 @@ func TestMoldableLeast(t *testing.T) {
 			t.Fatalf("%s: the gang is in phase %d with %d tasks, elastic: %v", policy, g.phase, r.Tasks, r.Spec.Elastic)
 		}
 		for _, p := range d.pods {
-			if p.obj.Name == "half" {
-				d.podGone(p.obj)
+			if p.Obj.Name == "half" {
+				d.podGone(p.Obj)
 			}
 		}
 		*now = now.Add(time.Hour)

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -60,13 +61,13 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 		return ""
 	}
 	p := &passage{id: g.id, name: g.name, spec: g.spec, pods: g.seated()}
-	var nodes []string
+	var names []string
 	for i := range r.Dest {
-		if name := d.order[r.Dest[i].Node]; !slices.Contains(nodes, name) {
-			nodes = append(nodes, name)
+		if name := d.nodes.Order()[r.Dest[i].Node]; !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	p.to, p.parting = strings.Join(nodes, ", "), d.partingOf(g, p.pods)
+	p.to, p.parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
 	p.until = d.now.Add(a.Grace + d.opt.Await)
 	g.passage, d.passages[g.id] = p, g
 	d.later(g, p.until)
@@ -82,7 +83,7 @@ func ownersOf(g *gang, pods []*pod) string {
 		list = append(list, g.key)
 	}
 	for _, p := range pods {
-		ref := metav1.GetControllerOf(p.obj)
+		ref := metav1.GetControllerOf(p.Obj)
 		if ref == nil {
 			return ""
 		}
@@ -90,9 +91,9 @@ func ownersOf(g *gang, pods []*pod) string {
 		case !single && !strings.HasPrefix(g.key, "gang/"):
 			continue // its key is of what made it; that makes what makes its pods, perhaps again
 		case single && ref.Kind == "StatefulSet":
-			list = append(list, string(ref.UID)+" "+p.obj.Name)
-		case single && fit.Index(p.obj) != fit.NoIndex:
-			list = append(list, fmt.Sprintf("%s %d", ref.UID, fit.Index(p.obj)))
+			list = append(list, string(ref.UID)+" "+p.Obj.Name)
+		case single && fit.Index(p.Obj) != fit.NoIndex:
+			list = append(list, fmt.Sprintf("%s %d", ref.UID, fit.Index(p.Obj)))
 		default:
 			list = append(list, string(ref.UID))
 		}
@@ -138,7 +139,7 @@ func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 // no other for that.
 func (p *passage) ended() bool {
 	return slices.ContainsFunc(p.pods, func(q *pod) bool {
-		return q.obj.Status.Phase == v1.PodSucceeded && gangs.Owner(q.obj, "batch", "Job") != nil
+		return q.Obj.Status.Phase == v1.PodSucceeded && gangs.Owner(q.Obj, "batch", "Job") != nil
 	})
 }
 
@@ -198,7 +199,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	d.opt.Observe.Moved(outcome)
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
 	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
-	d.notices.Owner(p.pods[0].obj, v1.EventTypeWarning, "PlaceLetGo", text)
+	d.notices.Owner(p.pods[0].Obj, v1.EventTypeWarning, "PlaceLetGo", text)
 	if p.heir != nil {
 		d.touch(p.heir)
 	}
@@ -236,7 +237,7 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 			continue
 		}
 		if len(more) > 0 || !p.like(need) {
-			if slices.ContainsFunc(need, func(q *pod) bool { return q.obj.CreationTimestamp.Time.Before(p.began) }) {
+			if slices.ContainsFunc(need, func(q *pod) bool { return q.Obj.CreationTimestamp.Time.Before(p.began) }) {
 				continue // it was there before, and is another
 			}
 			d.touch(g)
@@ -269,7 +270,7 @@ func (p *passage) like(pods []*pod) bool {
 	}
 	sets := slices.Clone(p.spec.Tasks)
 	for _, q := range pods {
-		i := holds.SetOf(sets, &q.request)
+		i := holds.SetOf(sets, &q.Request)
 		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.Replica.Name != "" || q.signature != p.pods[0].signature {
 			return false
 		}
@@ -289,14 +290,14 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 	d.byID[g.id] = g
 	g.since(d.now, d.opt.TellAfter)
 	d.opt.Observe.Moved(moveDone)
-	d.notices.Event(pods[0].obj, v1.EventTypeNormal, "Moved",
+	d.notices.Event(pods[0].Obj, v1.EventTypeNormal, "Moved",
 		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
 	d.start(g, p.start)
 }
 
 // comesBack makes a gang's job in the next engine one that comes back when it is
 // stopped, if it is on its way elsewhere; else it ends then. confine has a job run on a set of nodes only.
-func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job, *nodeSet)) {
+func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job, *nodes.Set)) {
 	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	switch p := g.passage; {
 	case p != nil:

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/moves"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
@@ -116,7 +117,7 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
 				continue
 			}
 			for _, p := range g.sorted() {
-				q.Pods[id] = append(q.Pods[id], p.obj)
+				q.Pods[id] = append(q.Pods[id], p.Obj)
 			}
 		}
 		if failed == nil {
@@ -284,12 +285,12 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 
 // freed makes a running gang's job one that comes back when it is stopped, on nodes of
 // the set that is returned; an error says why it cannot be such.
-func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
+func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
 	pods := g.sorted()
 	if !g.wouldReturn() || g.leaves != "" {
 		return nil, errors.New("its pods would not be made again, or are bound to where they are")
 	}
-	t, err := d.terms(g, pods[0].obj)
+	t, err := d.terms(g, pods[0].Obj)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +307,7 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodeSet, error) {
 	if l.Why != "" {
 		return nil, errors.New(l.Why)
 	}
-	d.loans.Confine(spec, s.Within())
+	d.nodes.Loans.Confine(spec, s.Within())
 	spec.NoRequeue, spec.PerNode, spec.NodeLimits, spec.Topology = false, l.Each, l.Nodes, t.Topology
 	spec.Checkpoint = cluster.Checkpoint{None: true} // it is not said what its pods save
 	if t.Saves > 0 {
@@ -334,8 +335,8 @@ func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 		case t.Movable == "true":
 		case t.Movable == "false":
 			return fmt.Errorf("%s says so", AnnotationMovable)
-		case !d.objects.Forgives(p.obj):
-			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.obj.Name,
+		case !d.objects.Forgives(p.Obj):
+			return fmt.Errorf("what owns pod %s may count that against it, or is not known: %s permits it", p.Obj.Name,
 				AnnotationMovable)
 		}
 	}
@@ -346,7 +347,7 @@ func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 // run on any node of their kind: no volumes, claims, ports or neighbours bind them.
 func (g *gang) wouldReturn() bool {
 	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.over() {
+		if metav1.GetControllerOf(p.Obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.Over() {
 			return false
 		}
 	}

@@ -7,30 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/muster-gpu/muster/internal/controlplane"
-	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/plans"
 )
-
-// What foreign pods hold, and what is not healthy, is not for us; what we hold
-// always fits.
-func TestNodeSpec(t *testing.T) {
-	d := New(testOptions(nil, nil))
-	n := &node{obj: controlplane.Node("n1", 8, nil), foreign: map[*pod]bool{}}
-	n.other.gpus, n.other.cpu = 3, 90_000
-	h := holds.Of{GPUs: 0b11, CPU: 10_000}
-	s := d.nodeSpec("n1", n, h)
-	if s.GPUs != 8 || s.CPU != 10_000 || s.Model != "H100-80GB" {
-		t.Errorf("%+v", s)
-	}
-	if bad := d.badGPUs(n, &s, h); bad != 0b11100000 {
-		t.Errorf("bad: %b", bad)
-	}
-	n.other.gpus = 8 // more than there is: ours stay
-	if bad := d.badGPUs(n, &s, h); bad != 0b11111100 {
-		t.Errorf("bad: %b", bad)
-	}
-}
 
 // A plan that does not make sense is none.
 func TestPlan(t *testing.T) {

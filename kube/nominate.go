@@ -30,12 +30,12 @@ func (d *Driver) nominate() {
 		p := plans.Plan{Tasks: g.spec.Tasks}
 		for i := range r.Allocs {
 			a := &r.Allocs[i]
-			p.On = append(p.On, plans.On{Node: d.order[a.Node], Set: int(a.Set), Tasks: int(a.Tasks)})
+			p.On = append(p.On, plans.On{Node: d.nodes.Order()[a.Node], Set: int(a.Set), Tasks: int(a.Tasks)})
 		}
 		pods := g.submitted()
 		for _, s := range slotsOf(&p) {
 			k := slices.IndexFunc(pods, func(q *pod) bool {
-				return q.request == p.Tasks[s.set].Request && d.pinned(q, s.node)
+				return q.Request == p.Tasks[s.set].Request && d.pinned(q, s.node)
 			})
 			if k < 0 {
 				break // one is gone: it is settled in a moment
@@ -53,7 +53,7 @@ func (d *Driver) nominate() {
 // keeps it: the API server drops it with the binding.
 func (d *Driver) unnominate(g *gang) {
 	for _, p := range g.sorted() {
-		if p.node == "" && !p.binding && !p.over() {
+		if p.node == "" && !p.binding && !p.Over() {
 			p.nominate(d.notices, "")
 		}
 	}
@@ -61,7 +61,7 @@ func (d *Driver) unnominate(g *gang) {
 
 // nominate writes to which node a pod will go, if it does not say so; "": to none that is known.
 func (p *pod) nominate(n *notices.Writer, node string) {
-	if p.nominated != node && n.Nominate(p.obj, node) {
+	if p.nominated != node && n.Nominate(p.Obj, node) {
 		p.nominated = node
 	}
 }

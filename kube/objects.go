@@ -34,11 +34,7 @@ func (d *Driver) topologyChanged(k *gangs.Kind) {
 	if k != gangs.TopologyKind || !d.opt.Labels.SetTopologies(d.objects.Topologies()) {
 		return
 	}
-	for name, n := range d.nodes {
-		if n.obj != nil {
-			d.nodeIsAnother(name)
-		}
-	}
+	d.nodes.PlacesDiffer()
 	for _, g := range d.gangs {
 		if g.phase == gathering || g.phase == waiting {
 			d.touch(g)
@@ -85,7 +81,7 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 	switch {
 	case old != nil && gangs.IsGang(old) != gangs.IsGang(j):
 		for _, p := range d.pods {
-			if ref := gangs.Owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID {
+			if ref := gangs.Owner(p.Obj, "batch", "Job"); ref != nil && ref.UID == j.UID {
 				d.rejoin(p)
 			}
 		}
@@ -93,7 +89,7 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 		d.regroup(g)
 	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)):
 		for _, p := range d.pods { // its pods are gangs of one, which look at it
-			if ref := gangs.Owner(p.obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
+			if ref := gangs.Owner(p.Obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
 				d.touch(p.gang)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -16,17 +17,17 @@ import (
 // A sealed plan comes before one that is not, and of a gang that was repaired the last.
 func (g *gang) latest(seal plans.Key) (p *plans.Plan, trusted bool, pods []*pod) {
 	for _, q := range g.sorted() {
-		if q.node == "" || q.over() {
+		if q.node == "" || q.Over() {
 			continue
 		}
 		pods = append(pods, q)
-		o := plans.Of(q.obj)
+		o := plans.Of(q.Obj)
 		if o == nil {
 			continue
 		}
-		sealed := seal.Holds(q.obj, AnnotationPlan)
+		sealed := seal.Holds(q.Obj, AnnotationPlan)
 		if p == nil || sealed && !trusted || sealed == trusted && o.Repair > p.Repair {
-			p, trusted, g.plan = o, sealed, q.obj.Annotations[AnnotationPlan]
+			p, trusted, g.plan = o, sealed, q.Obj.Annotations[AnnotationPlan]
 		}
 	}
 	return p, trusted, pods
@@ -54,7 +55,7 @@ func (g *gang) seat(pods []*pod, p *plans.Plan) (empty int, without []*pod) {
 			return s.pod == "" && s.node == q.node && fits(&p.Tasks[s.set].Request)
 		})
 		if at >= 0 {
-			g.slots[at].pod = q.obj.UID
+			g.slots[at].pod = q.Obj.UID
 			empty--
 		}
 		return at >= 0
@@ -71,7 +72,7 @@ func (g *gang) seat(pods []*pod, p *plans.Plan) (empty int, without []*pod) {
 		}
 	}
 	for _, q := range g.sorted() { // those that are over have had a place
-		if q.over() && q.node != "" && empty > 0 {
+		if q.Over() && q.node != "" && empty > 0 {
 			empty--
 		}
 	}
@@ -84,21 +85,21 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 	switch {
 	case p.Replica.One:
 		return r.GPUs <= 1 && r.Profile == ""
-	case len(p.obj.Spec.ResourceClaims) > 0:
+	case len(p.Obj.Spec.ResourceClaims) > 0:
 		return true
 	}
-	return p.request.GPUs == r.GPUs && p.request.Share == r.Share && p.request.Profile == r.Profile &&
-		p.request.Memory == r.Memory
+	return p.Request.GPUs == r.GPUs && p.Request.Share == r.Share && p.Request.Profile == r.Profile &&
+		p.Request.Memory == r.Memory
 }
 
 // holds is what a pod has of its place: its own CPU and memory, and of devices what it asks for. Only a plan that is
 // trusted says what a shared claim or a replica counts for.
 func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Request {
-	own := p.request
-	if byPlan := p.Replica.One || len(p.obj.Spec.ResourceClaims) > 0; byPlan && trusted {
+	own := p.Request
+	if byPlan := p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0; byPlan && trusted {
 		own = place
-		own.CPU, own.RAM = p.request.CPU, p.request.RAM
-	} else if of := d.gpus.ReplicasOn(d.nodes[p.node].object()).Of; p.Replica.One && of > 0 {
+		own.CPU, own.RAM = p.Request.CPU, p.Request.RAM
+	} else if of := d.gpus.ReplicasOn(d.nodes.Object(p.node)).Of; p.Replica.One && of > 0 {
 		own.GPUs, own.Share = 1, gpus.Kind{Of: of}.Share()
 	}
 	return own
@@ -132,10 +133,9 @@ func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
 }
 
 // lostPlace reports whether a place that no pod has is on a node that is not there.
-func (g *gang) lostPlace(all nodes) bool {
+func (g *gang) lostPlace(all *nodes.Room) bool {
 	return slices.ContainsFunc(g.slots, func(s slot) bool {
-		n := all[s.node]
-		return s.pod == "" && (n == nil || n.obj == nil)
+		return s.pod == "" && all.Lost(s.node)
 	})
 }
 
@@ -170,13 +170,7 @@ func place(p *plans.Plan, slots []slot) {
 func (d *Driver) allocs(p *plans.Plan, taken map[string]holds.InUse) (list []engine.Alloc, err error) {
 	mine := maps.Clone(taken)
 	for _, on := range p.On {
-		at := slices.Index(d.order, on.Node)
-		if at < 0 { // it is gone: the engine learns that in a moment
-			at = len(d.order)
-			d.order = append(d.order, on.Node)
-			d.number[on.Node] = at
-			d.noteLeft(on.Node)
-		}
+		at := d.nodes.NumberFor(on.Node, d.now) // if it is gone, the engine learns that in a moment
 		r, use := p.Tasks[on.Set].Request, mine[on.Node]
 		a := engine.Alloc{Node: int32(at), Set: int32(on.Set), Tasks: int32(on.Tasks),
 			CPU: r.CPU * cluster.Milli(on.Tasks), RAM: r.RAM * cluster.MiB(on.Tasks)}

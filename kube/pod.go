@@ -9,15 +9,14 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/show"
 )
 
 // pod is a pod as the driver knows it.
 type pod struct {
-	fit.Neighbour
-	obj       *v1.Pod
-	gang      *gang // nil: not ours
-	request   cluster.Request
+	nodes.Pod
+	gang      *gang  // nil: not ours
 	node      string // where it is bound, or being bound; "": nowhere
 	binding   bool   // a binding is on its way
 	leaving   bool   // an eviction or a deletion was asked for
@@ -34,25 +33,17 @@ type pod struct {
 	signature, base string
 }
 
-// see books a pod as it is now.
-func (p *pod) see(obj *v1.Pod) { p.obj, p.Obj = obj, obj }
-
-// over reports whether the pod holds nothing any more, though it is still there.
-func (p *pod) over() bool {
-	return p.obj.Status.Phase == v1.PodSucceeded || p.obj.Status.Phase == v1.PodFailed
-}
-
 // ready reports whether the pod wants to be bound, and it is known what it asks for.
 func (p *pod) ready() bool { return p.waits() && p.claimed.Lacks == "" }
 
 // waits reports whether the pod wants to be bound.
 func (p *pod) waits() bool {
-	return p.node == "" && !p.over() && p.obj.DeletionTimestamp == nil && len(p.obj.Spec.SchedulingGates) == 0
+	return p.node == "" && !p.Over() && p.Obj.DeletionTimestamp == nil && len(p.Obj.Spec.SchedulingGates) == 0
 }
 
-func (p *pod) name() string { return p.obj.Namespace + "/" + p.obj.Name }
+func (p *pod) name() string { return p.Obj.Namespace + "/" + p.Obj.Name }
 
-func podOrder(a, b *pod) int { return fit.Order(a.obj, b.obj) }
+func podOrder(a, b *pod) int { return fit.Order(a.Obj, b.Obj) }
 
 func priority(obj *v1.Pod) int64 {
 	if obj.Spec.Priority == nil {
@@ -74,7 +65,7 @@ func grace(obj *v1.Pod, most int64) int64 {
 func uids(pods []*pod) []types.UID {
 	list := make([]types.UID, 0, len(pods))
 	for _, p := range pods {
-		list = append(list, p.obj.UID)
+		list = append(list, p.Obj.UID)
 	}
 	slices.Sort(list)
 	return list

@@ -11,7 +11,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
@@ -55,13 +54,13 @@ func (d *Driver) reread(p *pod) {
 		d.rereadForeign(p)
 	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
 		d.rereadBound(p)
-	case d.claimOf(p.obj).Key != g.key && g.of == "":
+	case d.claimOf(p.Obj).Key != g.key && g.of == "":
 		d.read(p)
 		d.rejoin(p)
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.around = p.key(d.fit), fit.Around(p.obj)+p.claimed.Wants
+		p.base, p.around = p.key(d.fit), fit.Around(p.Obj)+p.claimed.Wants
 		p.sign(d.fit)
 		d.touch(g)
 		g.since(d.now, d.opt.TellAfter)
@@ -70,34 +69,33 @@ func (d *Driver) reread(p *pod) {
 
 // read reads what a pod asks for.
 func (d *Driver) read(p *pod) {
-	requests := gpus.Requests(p.obj)
-	p.request = d.gpus.RequestIn(requests)
-	p.Replica = d.gpus.ReplicaIn(p.obj, requests, &p.request)
+	requests := gpus.Requests(p.Obj)
+	p.Request = d.gpus.RequestIn(requests)
+	p.Replica = d.gpus.ReplicaIn(p.Obj, requests, &p.Request)
 	d.readNeeds(p, requests)
 	if p.claimed.Known {
-		p.request = p.claimed.Counts.Add(p.request)
+		p.Request = p.claimed.Counts.Add(p.Request)
 	}
 }
 
 // rereadForeign counts what a foreign pod holds now.
 func (d *Driver) rereadForeign(p *pod) {
-	counts := d.nodes[p.node] != nil && d.nodes[p.node].foreign[p]
-	d.dropForeign(p.node, p)
+	counted := d.nodes.DropForeign(p.node, &p.Pod)
 	d.read(p)
-	if counts {
-		d.addForeign(p.node, p)
+	if counted {
+		d.nodes.AddForeign(p.node, &p.Pod)
 	}
-	d.nodesDirty, d.sizesDirty = true, true
+	d.nodes.Dirty, d.nodes.SizesDirty = true, true
 }
 
 // rereadBound notes what CPU and memory a pod of ours holds now; its GPUs cannot change.
 func (d *Driver) rereadBound(p *pod) {
-	now := d.gpus.RequestOf(p.obj)
-	if p.request.CPU == now.CPU && p.request.RAM == now.RAM {
+	now := d.gpus.RequestOf(p.Obj)
+	if p.Request.CPU == now.CPU && p.Request.RAM == now.RAM {
 		return
 	}
-	p.request.CPU, p.request.RAM = now.CPU, now.RAM
-	p.gang.resized, d.sizesDirty = true, true
+	p.Request.CPU, p.Request.RAM = now.CPU, now.RAM
+	p.gang.resized, d.nodes.SizesDirty = true, true
 }
 
 // factsOf is the terms of a gang and what these pods ask for, as a number: the same as long as the engine's job of it
@@ -107,11 +105,11 @@ func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
 		return 0
 	}
 	h := fnv.New64a()
-	t, err := d.terms(g, pods[0].obj)
+	t, err := d.terms(g, pods[0].Obj)
 	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
 	for _, p := range pods {
-		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.obj.UID, p.base, p.around, p.request,
-			p.obj.Spec.PreemptionPolicy != nil && *p.obj.Spec.PreemptionPolicy == v1.PreemptNever)
+		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.base, p.around, p.Request,
+			p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever)
 	}
 	return h.Sum64()
 }
@@ -143,8 +141,8 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 	for i := range slots {
 		s := &slots[i]
 		r := rec.Spec.Tasks[s.set].Request
-		if p := g.pods[s.pod]; p != nil && !p.over() {
-			r.CPU, r.RAM = p.request.CPU, p.request.RAM
+		if p := g.pods[s.pod]; p != nil && !p.Over() {
+			r.CPU, r.RAM = p.Request.CPU, p.Request.RAM
 		}
 		sets = holds.AddTasks(sets, cluster.TaskSet{Count: 1, Request: r})
 		at := place{s.node, s.set}
@@ -156,7 +154,7 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 	}
 	var allocs []engine.Alloc
 	for _, a := range rec.Allocs {
-		at := place{d.order[a.Node], int(a.Set)}
+		at := place{d.nodes.Order()[a.Node], int(a.Set)}
 		if len(now[at]) < int(a.Tasks) {
 			return // its places are others than the engine's, as while it is repaired
 		}
@@ -172,33 +170,31 @@ func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
 	if p.asks(r) {
 		return true
 	}
-	n := d.nodes[node]
-	if n == nil || n.obj == nil || p.Replica.One || len(p.obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
+	if d.nodes.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
 		return false
 	}
-	cpu, ram := n.room(nil)
-	return p.request.CPU <= cpu && p.request.RAM <= ram
+	cpu, ram := d.nodes.Left(node, settledBut(nil))
+	return p.Request.CPU <= cpu && p.Request.RAM <= ram
 }
 
 // outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
 // resized and it has yet to hear of that; "": on none.
 func (d *Driver) outgrown(g *gang, a *engine.Action) string {
-	if !d.sizesDirty {
+	if !d.nodes.SizesDirty {
 		return ""
 	}
 	more := map[string]cluster.Request{}
 	for i := range a.Allocs {
-		name := d.order[a.Allocs[i].Node]
+		name := d.nodes.Order()[a.Allocs[i].Node]
 		r := more[name]
 		r.CPU, r.RAM = r.CPU+a.Allocs[i].CPU, r.RAM+a.Allocs[i].RAM
 		more[name] = r
 	}
 	for name, r := range more {
-		n := d.nodes[name]
-		if n == nil || n.obj == nil {
+		if d.nodes.Lost(name) {
 			continue
 		}
-		if cpu, ram := n.room(g); r.CPU > cpu || r.RAM > ram {
+		if cpu, ram := d.nodes.Left(name, settledBut(g)); r.CPU > cpu || r.RAM > ram {
 			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram,
 				r.CPU, r.RAM)
 		}
@@ -214,16 +210,4 @@ func (d *Driver) sendBack(g *gang, why string) {
 	d.later(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
 	g.refused = why
-}
-
-// room is how much CPU and memory the pods on a node, or on their way there, leave, but for those of a gang.
-func (n *node) room(but *gang) (cpu cluster.Milli, ram cluster.MiB) {
-	cpu, ram = amount.Milli(n.obj.Status.Allocatable.Cpu()), amount.MiB(n.obj.Status.Allocatable.Memory(), false)
-	for p := range n.pods {
-		if p.gang == but && but != nil || p.node == "" && p.assumed == "" { // that one is only nominated
-			continue
-		}
-		cpu, ram = cpu-p.request.CPU, ram-p.request.RAM
-	}
-	return cpu, ram
 }

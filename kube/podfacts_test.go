@@ -30,7 +30,7 @@ func (w *world) settleDown(t testing.TB) {
 		steps(t, w.Driver)
 		w.now = w.now.Add(2 * time.Second)
 		w.dueRetries(w.clock())
-		if w.sizesDirty {
+		if w.nodes.SizesDirty {
 			w.queued = append(w.queued, w.sizeEvents()...)
 		}
 	}
@@ -187,14 +187,14 @@ func (w *world) same(t *testing.T) {
 	held := map[string]int64{}
 	for _, b := range w.eng.Beliefs() {
 		for _, a := range b.Allocs {
-			held[w.order[a.Node]] += a.CPU
+			held[w.nodes.Order()[a.Node]] += a.CPU
 		}
 	}
-	for name, n := range w.nodes {
-		sum := int64(0)
-		for p := range n.pods {
-			if p.gang != nil {
-				sum += p.request.CPU
+	for _, obj := range w.nodes.Objects() {
+		name, sum := obj.Name, int64(0)
+		for q := range w.nodes.World.On(name) {
+			if p := podOf(q); p.gang != nil {
+				sum += p.Request.CPU
 			}
 		}
 		if sum != held[name] {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -27,43 +28,27 @@ type Power = power.Rule
 func (d *Driver) newPower() *power.Room {
 	return power.New(power.Options{Rules: d.opt.Power, Scheduler: d.opt.Scheduler, Keeps: d.opt.Namespace != "",
 		Wait: d.opt.PowerWait, Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, IsGPU: d.gpus.Has,
-		Changed: func() { d.nodesDirty = true }, Log: d.opt.Log, Writer: powerWriter{d}})
+		Changed: func() { d.nodes.Dirty = true }, Log: d.opt.Log, Writer: powerWriter{d}})
 }
 
 // powerRound looks after nodes that may be off.
 func (d *Driver) powerRound(now cluster.Time) {
-	if now < d.power.Next() {
+	if now < d.nodes.Power.Next() {
 		return
 	}
 	needed := d.powerNeeded()
-	d.power.Look(now, &power.Nodes{Order: d.order, Needed: needed, Used: d.powerUsed(needed),
-		Up: func(name string) bool { return d.nodes[name].state() == cluster.Up }})
-}
-
-// stays reports whether a pod goes where its node goes: it is no reason to keep a node on.
-func (p *pod) stays() bool {
-	owner := metav1.GetControllerOf(p.obj)
-	_, static := p.obj.Annotations[v1.MirrorPodAnnotationKey]
-	return p.over() || static || owner != nil && owner.Kind == "DaemonSet"
-}
-
-func (n *node) occupied() bool {
-	for p := range n.pods {
-		if !p.stays() {
-			return true
-		}
-	}
-	return false
+	d.nodes.Power.Look(now, &power.Nodes{Order: d.nodes.Order(), Needed: needed, Used: d.powerUsed(needed),
+		Up: func(name string) bool { return d.nodes.Node(name).Up() }})
 }
 
 // powerUsed is the nodes that are in use or needed, by name.
 func (d *Driver) powerUsed(needed map[string]bool) map[string]bool {
 	used := maps.Clone(needed)
-	d.mig.EachUnder(func(name string) { used[name] = true })
-	d.power.Each(func(name string) { used[name] = used[name] || d.nodes[name].occupied() })
+	d.nodes.MIG.EachUnder(func(name string) { used[name] = true })
+	d.nodes.Power.Each(func(name string) { used[name] = used[name] || d.nodes.Occupied(name) })
 	for _, b := range d.eng.Beliefs() {
 		for i := range b.Allocs {
-			used[d.order[b.Allocs[i].Node]] = true
+			used[d.nodes.Order()[b.Allocs[i].Node]] = true
 		}
 	}
 	return used
@@ -83,15 +68,15 @@ func (d *Driver) powerNeeded() map[string]bool {
 }
 
 // asleep lists the nodes that a gang waits for; it says, too, which of them is not coming.
-func (all nodes) asleep(g *gang) (names []string, lost string) {
+func (g *gang) asleep(all *nodes.Room) (names []string, lost string) {
 	for i := range g.slots {
 		name := g.slots[i].node
-		n := all[name]
+		n := all.Node(name)
 		switch {
 		case g.slots[i].beyond || slices.Contains(names, name):
-		case n != nil && n.power.Sleeps():
+		case n != nil && n.Power.Sleeps():
 			names = append(names, name)
-		case n == nil || n.state() != cluster.Up:
+		case !n.Up():
 			lost = name
 		}
 	}
@@ -100,10 +85,10 @@ func (all nodes) asleep(g *gang) (names []string, lost string) {
 
 // wakingText says which nodes a gang waits for, and about how long; stem is the same at any time.
 func (d *Driver) wakingText(g *gang, now cluster.Time) (stem, text string) {
-	names, _ := d.nodes.asleep(g)
+	names, _ := g.asleep(d.nodes)
 	left := time.Duration(0)
 	for _, name := range names {
-		left = max(left, d.nodes[name].power.Left(time.Unix(0, int64(now))))
+		left = max(left, d.nodes.Node(name).Power.Left(time.Unix(0, int64(now))))
 	}
 	what := "nodes are waking"
 	if len(names) == 1 {
@@ -157,7 +142,7 @@ func (d *Driver) loadPower(ctx context.Context) {
 	err := retry.UntilAnswered(ctx, d.opt.Log, "what is known of the nodes' weeks?", get)
 	switch {
 	case err == nil:
-		d.power.Learn(d.powerMap(), m.Data)
+		d.nodes.Power.Learn(d.powerMap(), m.Data)
 	case !apierrors.IsNotFound(err):
 		d.opt.Log.Warn("what is known of the nodes' weeks cannot be read", "error", err)
 	}

@@ -71,9 +71,9 @@ func sized(n *v1.Node, gpus int) v1.ResourceList {
 // A node that is off has the GPUs that it had, whatever the API server keeps of it.
 func TestPowerSize(t *testing.T) {
 	h := byHand(t, batch(), offNode("n1", 0, "muster"))
-	if s, n := h.eng.Nodes()[0], h.nodes["n1"]; s.GPUs != 8 || n.state() != cluster.Up || n.power.Wakes() == 0 ||
-		h.badGPUs(n, &s, holds.Of{}) != 0 {
-		t.Fatalf("%+v, %v", s, n.state())
+	if s, n := h.eng.Nodes()[0], h.nodes.Node("n1"); s.GPUs != 8 || n.State() != cluster.Up || n.Power.Wakes() == 0 ||
+		h.nodes.Bad(&s, holds.Of{}) != 0 {
+		t.Fatalf("%+v, %v", s, n.State())
 	}
 }
 

@@ -8,12 +8,11 @@ import (
 	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gpus"
-	"github.com/muster-gpu/muster/kube/holds"
 )
 
 // newWorld makes the world with all that pods can ask for of what is on the nodes.
 func (d *Driver) newWorld() *fit.World {
-	free := func(node string) int { return d.nodes[node].freeGPUs(d) }
+	free := func(node string) int { return d.nodes.FreeGPUs(node) }
 	list := fit.Neighbours(fit.Books{Free: free, Besides: d.gpus.Uncounted})
 	return fit.NewWorld(append(list, d.newReplicas(), d.volumes, d.claims)...)
 }
@@ -23,8 +22,8 @@ func (d *Driver) newReplicas() shared.Replicas {
 	return shared.Replicas{Names: d.gpus, Books: shared.Books{
 		Speeds: func() any { return d.cfg.Speeds },
 		Nodes:  func() []cluster.Node { return d.eng.Nodes() },
-		On:     func(node string) gpus.Replicas { return d.nodes[node].replicas(d.gpus) },
-		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes[node].obj).Sharing },
+		On:     func(node string) gpus.Replicas { return d.nodes.Replicas(node) },
+		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes.Object(node)).Sharing },
 		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(podOf(p)) },
 		Same:   sameGang,
 	}}
@@ -34,49 +33,35 @@ func (d *Driver) newReplicas() shared.Replicas {
 func (d *Driver) newVolumes() *volumes.Volumes {
 	return volumes.New(volumes.Books{
 		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
-		Room:  func(pods []*fit.Neighbour, node string) int { return d.roomFor(recordsOf(pods), node) },
-		Equal: func(p, q *fit.Neighbour) bool { return podOf(p).request == podOf(q).request },
+		Room:  func(pods []*fit.Neighbour, node string) int { return d.freeFor(recordsOf(pods), node) },
+		Equal: func(p, q *fit.Neighbour) bool { return podOf(p).Request == podOf(q).Request },
 		Held:  d.heldBeside,
 	})
 }
 
 // keptOff says why the volumes of a pod that takes the place of another cannot be used on its node now; "": they can.
 func (d *Driver) keptOff(p *pod, node string) string {
-	return d.volumes.KeptOff(d.world, &p.Neighbour, node)
+	return d.volumes.KeptOff(d.nodes.World, &p.Neighbour, node)
 }
 
 // readNeeds reads what a pod needs of its neighbours.
 func (d *Driver) readNeeds(p *pod, requests v1.ResourceList) {
-	p.Counted = d.gpus.CountedAs(&p.Replica, &p.request, requests)
-	d.world.Read(&p.Neighbour, requests)
+	p.Counted = d.gpus.CountedAs(&p.Replica, &p.Request, requests)
+	d.nodes.World.Read(&p.Neighbour, requests)
 }
 
-func (n *node) freeGPUs(d *Driver) int {
-	free := d.gpus.Count(n.obj.Status.Allocatable)
-	for p := range n.pods {
-		free -= holds.WholeGPUs(&p.request)
-	}
-	return max(0, free)
-}
-
-// roomFor is how many of the gang's pods the engine finds GPUs for on a node.
-func (d *Driver) roomFor(pods []*pod, name string) int {
+// freeFor is how many of the gang's pods the engine finds GPUs for on a node.
+func (d *Driver) freeFor(pods []*pod, node string) int {
 	need := cluster.Milli(0)
 	for _, p := range pods {
-		if m := p.request.Milli(); m > 0 && (need == 0 || m < need) {
+		if m := p.Request.Milli(); m > 0 && (need == 0 || m < need) {
 			need = m
 		}
 	}
 	if need == 0 {
 		return len(pods)
 	}
-	n := d.nodes[name]
-	free := cluster.Milli(
-		max(d.gpus.Count(n.obj.Status.Allocatable), d.publishedGPUs(name))-d.claims.Others(name)) * cluster.Whole
-	for p := range n.pods {
-		free -= p.request.Milli()
-	}
-	return int(max(0, free) / need)
+	return d.nodes.FreeFor(need, node)
 }
 
 // publishedGPUs is how many GPUs drivers publish of a node.

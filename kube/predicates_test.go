@@ -54,9 +54,9 @@ func (f licence) Together(l *fit.Look) {
 // and for single pods, says why pods wait, and lets them go on when another has left.
 func TestForeignPredicate(t *testing.T) {
 	d, now := still(t, 3)
-	d.world = fit.NewWorld(licence{map[*fit.Neighbour]bool{}})
-	for name, n := range d.nodes {
-		d.world.SetNode(name, n.obj)
+	d.nodes.World = fit.NewWorld(licence{map[*fit.Neighbour]bool{}})
+	for _, obj := range d.nodes.Objects() {
+		d.nodes.World.SetNode(obj.Name, obj)
 	}
 	licensed := func(pods ...*v1.Pod) []*v1.Pod {
 		for _, p := range pods {
@@ -78,7 +78,7 @@ func TestForeignPredicate(t *testing.T) {
 	if g := d.pods["two"].gang; !strings.Contains(g.around, "3: its licence is in use") {
 		t.Errorf("two says %q (%s)", g.around, g.refused)
 	}
-	d.podGone(d.pods["one"].obj)
+	d.podGone(d.pods["one"].Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	if len(d.places("two")) != 1 {

@@ -25,7 +25,7 @@ type wish struct {
 // wishes finds where a gang is looked for places first. What was tried in vain is
 // not tried again.
 func (d *Driver) wishes(g *gang, pods []*pod) {
-	if g.repair.patch || !slices.ContainsFunc(pods, func(p *pod) bool { return d.world.Prefers(&p.Neighbour) }) {
+	if g.repair.patch || !slices.ContainsFunc(pods, func(p *pod) bool { return d.nodes.World.Prefers(&p.Neighbour) }) {
 		return
 	}
 	if of := uids(pods); g.home == 0 || !slices.Equal(of, g.wish.of) {
@@ -38,7 +38,7 @@ func (d *Driver) wishes(g *gang, pods []*pod) {
 func (d *Driver) likedBest(pods []*pod) (homes []home) {
 	names := d.nodesFor(pods).Names
 	ask := d.askFor(pods, false, false)
-	likes := d.world.Worth(&ask, names)
+	likes := d.nodes.World.Worth(&ask, names)
 	byLike := map[int64][]string{}
 	for _, name := range names {
 		byLike[likes[name]] = append(byLike[likes[name]], name)

@@ -14,8 +14,8 @@ import (
 
 // zones puts the nodes of a driver into zones of so many, with a label.
 func zones(d *Driver, each int) {
-	for i, name := range d.order {
-		n := d.nodes[name].obj.DeepCopy()
+	for i, name := range d.nodes.Order() {
+		n := d.nodes.Node(name).Obj.DeepCopy()
 		n.Labels["zone"] = fmt.Sprint("z", i/each)
 		d.nodeChanged(n)
 	}
@@ -145,7 +145,7 @@ func shy(n *v1.Node) *v1.Node {
 // or if they tolerate it.
 func TestPreferNoSchedule(t *testing.T) {
 	d, now := still(t, 2)
-	d.nodeChanged(shy(d.nodes["n0000"].obj))
+	d.nodeChanged(shy(d.nodes.Node("n0000").Obj))
 	steps(t, d)
 	comeAndLook(t, d, now, controlplane.Pod("first", 5, nil))
 	comeAndLook(t, d, now, controlplane.Pod("second", 5, nil))
@@ -185,7 +185,7 @@ func TestPreferEven(t *testing.T) {
 	}
 	for _, p := range d.pods {
 		if p.Where == "" {
-			t.Errorf("%s waits for a preference: %q %q", p.obj.Name, p.gang.refused, p.gang.around)
+			t.Errorf("%s waits for a preference: %q %q", p.Obj.Name, p.gang.refused, p.gang.around)
 		}
 	}
 }

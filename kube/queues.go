@@ -165,15 +165,15 @@ func (d *Driver) countQueues() map[string]*queueCount {
 			if first == nil {
 				continue
 			}
-			name = d.queueOf(g, first.obj)
+			name = d.queueOf(g, first.Obj)
 		}
 		if !pending && g.phase < starting {
 			continue
 		}
 		oldest := time.Time{}
 		for _, p := range g.pods {
-			gpus += p.request.Milli()
-			if at := p.obj.CreationTimestamp.Time; oldest.IsZero() || at.Before(oldest) {
+			gpus += p.Request.Milli()
+			if at := p.Obj.CreationTimestamp.Time; oldest.IsZero() || at.Before(oldest) {
 				oldest = at
 			}
 		}

@@ -64,17 +64,17 @@ func TestLeavesMeanwhile(t *testing.T) {
 	if g.phase != running {
 		t.Fatalf("phase %d", g.phase)
 	}
-	full := d.nodes["n0000"].obj.DeepCopy()
+	full := d.nodes.Node("n0000").Obj.DeepCopy()
 	full.Spec.Unschedulable = true
 	d.nodeChanged(full)
 	steps(t, d)
 	lost := g.pods[g.slots[slices.IndexFunc(g.slots, func(s slot) bool { return s.node == "n0000" })].pod]
-	d.podGone(lost.obj)
+	d.podGone(lost.Obj)
 	steps(t, d)
 	other := comes("train", 1, 8, "-again")[0]
 	other.Name, other.Annotations[AnnotationSize] = "train-again", "2"
 	d.podChanged(other) // it cannot be where the lost one was
-	labelled := d.nodes["n0001"].obj.DeepCopy()
+	labelled := d.nodes.Node("n0001").Obj.DeepCopy()
 	labelled.Labels[d.opt.Labels.Clique] = "another"
 	life := d.life
 	d.nodeChanged(labelled)

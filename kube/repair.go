@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/show"
 )
@@ -48,11 +49,8 @@ type home struct {
 
 func patchKey(g *gang) string { return g.key + "/patch" }
 
-// lost reports whether the place of a task is on a node that is not there.
-func (all nodes) lost(s *slot) bool {
-	n := all[s.node]
-	return s.lost || n == nil || n.obj == nil
-}
+// isLost reports whether the place of a task is on a node that is not there.
+func (s *slot) isLost(all *nodes.Room) bool { return s.lost || all.Lost(s.node) }
 
 // hurt reports whether a running gang lost places and is to be repaired: some
 // of it is still there.
@@ -64,9 +62,9 @@ func (d *Driver) hurt(g *gang) bool {
 	for i := range g.slots {
 		s := &g.slots[i]
 		p := g.pods[s.pod]
-		if d.nodes.lost(s) {
+		if s.isLost(d.nodes) {
 			some = true
-		} else if p != nil && !p.over() && p.obj.DeletionTimestamp == nil {
+		} else if p != nil && !p.Over() && p.Obj.DeletionTimestamp == nil {
 			left = true
 		}
 	}
@@ -117,7 +115,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 	was := rec.Spec.Tasks
 	var slots []slot
 	for _, s := range g.slots {
-		if !d.nodes.lost(&s) {
+		if !s.isLost(d.nodes) {
 			slots = append(slots, s)
 			count[s.set]++
 			continue
@@ -139,7 +137,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 	}
 	var allocs []engine.Alloc
 	for _, a := range rec.Allocs {
-		key := place{d.order[a.Node], int(a.Set)}
+		key := place{d.nodes.Order()[a.Node], int(a.Set)}
 		k := min(lost[key], int(a.Tasks))
 		lost[key] -= k
 		if k < int(a.Tasks) {
@@ -160,7 +158,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 
 // lose lets a pod go whose node is lost.
 func (d *Driver) lose(p *pod) {
-	d.notices.Event(p.obj, v1.EventTypeWarning, "NodeLost",
+	d.notices.Event(p.Obj, v1.EventTypeWarning, "NodeLost",
 		"its node "+p.node+" is gone; its gang runs on and waits for another pod")
 	d.disown(p)
 	d.remove(p)
@@ -259,16 +257,16 @@ func (d *Driver) patch(g *gang) {
 			continue
 		}
 		p.give(&g.missing[i].Request)
-		have = holds.AddTasks(have, cluster.TaskSet{Count: 1, Request: p.request})
+		have = holds.AddTasks(have, cluster.TaskSet{Count: 1, Request: p.Request})
 		if w == nil {
 			w = d.gangFor(&gangs.Claim{Key: patchKey(g), Name: g.name + "-repair", Object: g.object, Kind: g.kind,
 				Of:   g.key,
 				Need: func(gangs.Gang) (gangs.Membership, error) { return g.patchNeed(), nil }})
 			w.repair.patch, w.repair.homes = true, d.homesOf(g)
 		}
-		delete(g.pods, p.obj.UID)
+		delete(g.pods, p.Obj.UID)
 		p.gang = w
-		w.pods[p.obj.UID] = p
+		w.pods[p.Obj.UID] = p
 		d.touch(w)
 	}
 }
@@ -290,7 +288,7 @@ func (g *gang) patchNeed() gangs.Membership {
 func (d *Driver) homesOf(g *gang) (list []home) {
 	t := cluster.Topology{}
 	for _, p := range g.sorted() {
-		if origins, err := d.annotationSources(g, p.obj); err == nil && p.node != "" {
+		if origins, err := d.annotationSources(g, p.Obj); err == nil && p.node != "" {
 			t, _ = d.opt.termRules().Topology(origins) // it was understood when the gang began
 			break
 		}
@@ -303,7 +301,7 @@ func (d *Driver) homesOf(g *gang) (list []home) {
 		h.must = t.Required
 		same := len(g.slots) > 0
 		for i := range g.slots {
-			v, ok := d.world.Domain(g.slots[i].node, h.label)
+			v, ok := d.nodes.World.Domain(g.slots[i].node, h.label)
 			same = same && ok && (i == 0 || v == h.value)
 			h.value = v
 		}
@@ -329,7 +327,7 @@ func (d *Driver) confine(g *gang, l fit.Limits) fit.Limits {
 	}
 	h := &r.homes[r.home]
 	var outside []string
-	for _, name := range d.order {
+	for _, name := range d.nodes.Order() {
 		if !d.isIn(h, name) {
 			outside = append(outside, name)
 		}
@@ -355,7 +353,7 @@ func (d *Driver) isIn(h *home, name string) bool {
 	if h.liked != nil {
 		return h.liked[name]
 	}
-	v, ok := d.world.Domain(name, h.label)
+	v, ok := d.nodes.World.Domain(name, h.label)
 	return ok && v == h.value
 }
 
@@ -378,12 +376,11 @@ func (d *Driver) givenAway(g *gang, p *plans.Plan) bool {
 		}
 	}
 	for _, s := range g.slots {
-		n := d.nodes[s.node]
-		if s.pod != "" || n == nil || n.obj == nil ||
-			slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.obj.Spec.ResourceClaims) > 0 }) {
+		if s.pod != "" || d.nodes.Lost(s.node) ||
+			slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.Obj.Spec.ResourceClaims) > 0 }) {
 			continue
 		}
-		if have, used := d.gpusIn(n, g); open[s.node] > 0 && used+open[s.node] > have {
+		if have, used := d.nodes.WholeGPUs(s.node, settledBut(g)); open[s.node] > 0 && used+open[s.node] > have {
 			return true
 		}
 	}

@@ -212,7 +212,7 @@ func TestGivenAway(t *testing.T) {
 			bound(other, "n0001", plans.On{Node: "n0001", Tasks: 1})
 			d, _ := still(t, 2, gang[0], gang[1], other)
 			for _, p := range d.pods {
-				if p.obj.Name == "g-1" && (p.binding || p.node != "") {
+				if p.Obj.Name == "g-1" && (p.binding || p.node != "") {
 					t.Errorf("it is bound to %s%s, where another is", p.node, p.assumed)
 				}
 			}

@@ -10,22 +10,19 @@ import (
 // To the engine a pod with one replica of a shared GPU is a pod with a share of a GPU. All of a gang is counted alike,
 // so which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
 
-// counted reports whether the engine counts the replica of a pod that has its place.
-func (p *pod) counted() bool { return p.Replica.One && p.gang != nil && p.request.GPUs > 0 }
-
 // asks reports whether a pod asks for the same as a task: how large the share of a
 // replica is, the task's node says.
 func (p *pod) asks(r *cluster.Request) bool {
 	if !p.Replica.One {
-		return p.request == *r
+		return p.Request == *r
 	}
-	return p.request.CPU == r.CPU && p.request.RAM == r.RAM && r.GPUs <= 1 && r.Profile == "" // 0: an earlier version's
+	return p.Request.CPU == r.CPU && p.Request.RAM == r.RAM && r.GPUs <= 1 && r.Profile == "" // 0: an earlier version's
 }
 
 // give makes a pod's request that of the place which it gets.
 func (p *pod) give(r *cluster.Request) {
 	if p.Replica.One {
-		p.request = *r
+		p.Request = *r
 	}
 }
 
@@ -34,17 +31,18 @@ func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
 	open := make([]pod, len(pods))
 	list := make([]*pod, len(pods))
 	for i, p := range pods {
-		open[i] = pod{Neighbour: fit.Neighbour{Replica: p.Replica, Want: p.Want}, obj: p.obj, base: p.base}
+		open[i].Neighbour = fit.Neighbour{Obj: p.Obj, Replica: p.Replica, Want: p.Want}
+		open[i].base = p.base
 		d.settleOn(&open[i], gpus.Kind{})
 		list[i] = &open[i]
 	}
 	found := map[gpus.Kind]shared.Room{}
 	for _, name := range d.nodesFor(list).Names {
-		s := d.nodes[name].replicas(d.gpus)
-		k := d.gpus.KindFor(&pods[0].Want, d.nodes[name].obj)
+		s := d.nodes.Replicas(name)
+		k := d.gpus.KindFor(&pods[0].Want, d.nodes.Object(name))
 		r := found[k]
 		r.Kind = k
-		if r.Most += s.Most; d.nodes[name].state() == cluster.Up {
+		if r.Most += s.Most; d.nodes.Node(name).Up() {
 			r.Free += max(0, s.Free)
 		}
 		found[k] = r
@@ -57,7 +55,7 @@ func (d *Driver) settleOn(p *pod, k gpus.Kind) {
 	if !p.Replica.One {
 		return
 	}
-	p.Replica.Kind, p.Replica.Settled, p.request.GPUs, p.request.Share = k, true, min(k.Of, 1), k.Share()
+	p.Replica.Kind, p.Replica.Settled, p.Request.GPUs, p.Request.Share = k, true, min(k.Of, 1), k.Share()
 	p.sign(d.fit)
 }
 

@@ -49,13 +49,13 @@ func TestReplicaShare(t *testing.T) {
 	d.podChanged(one)
 	steps(t, d)
 	p := d.pods["1"]
-	if p.request.GPUs != 1 || p.request.Share != 333 || p.assumed != "three" {
-		t.Errorf("one of three replicas counts for %+v, on %q", p.request, p.assumed)
+	if p.Request.GPUs != 1 || p.Request.Share != 333 || p.assumed != "three" {
+		t.Errorf("one of three replicas counts for %+v, on %q", p.Request, p.assumed)
 	}
 	for name, want := range map[string]string{"three": "",
 		"bad":  "label nvidia.com/gpu.replicas does not say how many replicas a GPU has (1 to 1000)",
 		"both": "GPUs that are not shared beside those that are"} {
-		if got := d.gpus.Replicable(&p.Replica, &p.Want, d.nodes[name].obj); got != want {
+		if got := d.gpus.Replicable(&p.Replica, &p.Want, d.nodes.Node(name).Obj); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

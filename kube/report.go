@@ -33,7 +33,7 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 	var failed error
 	err := d.ask(ctx, func() {
 		p := d.pods[uid]
-		if p == nil || p.gang == nil || p.node == "" || p.over() || p.obj.Namespace != namespace || p.obj.Name != name {
+		if p == nil || p.gang == nil || p.node == "" || p.Over() || p.Obj.Namespace != namespace || p.Obj.Name != name {
 			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name,
 				uid)
 			return
@@ -107,7 +107,7 @@ func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
 	if p == nil || rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
 		return nil
 	}
-	r := reports.Report{Report: p.report, Pod: p.obj.UID, At: p.reported, Run: g.run + 1}
+	r := reports.Report{Report: p.report, Pod: p.Obj.UID, At: p.reported, Run: g.run + 1}
 	return g.Hear(&r, g.converge, rec, now)
 }
 

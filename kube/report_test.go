@@ -25,7 +25,7 @@ func (d *Driver) tells(t *testing.T, name types.UID, r show.Report) error {
 	d.ready.Store(true)
 	failed := make(chan error, 1)
 	p := d.pods[name]
-	go func() { failed <- d.Report(t.Context(), p.obj.Namespace, p.obj.Name, p.obj.UID, &r) }()
+	go func() { failed <- d.Report(t.Context(), p.Obj.Namespace, p.Obj.Name, p.Obj.UID, &r) }()
 	for {
 		if err := d.inbox.Wait(t.Context(), 10*time.Millisecond); err != nil {
 			t.Fatal(err)
@@ -199,7 +199,7 @@ func TestReportEarly(t *testing.T) {
 	g := d.gangs["gang/default/train"]
 	first := d.pods["train-0-0"]
 	for _, s := range g.slots {
-		if s.pod == first.obj.UID {
+		if s.pod == first.Obj.UID {
 			first.node, first.binding = s.node, false
 		}
 	}
@@ -293,7 +293,7 @@ func TestReportGoesOn(t *testing.T) {
 	displaced := func(name, next string) *gang {
 		t.Helper()
 		d.come(t, now, controlplane.Pod("big-"+name, 8, map[string]string{LabelTier: "critical"}))
-		d.podGone(d.pods[types.UID(name)].obj)
+		d.podGone(d.pods[types.UID(name)].Obj)
 		steps(t, d)
 		d.arrives(t)
 		*now = now.Add(time.Minute)
@@ -304,7 +304,7 @@ func TestReportGoesOn(t *testing.T) {
 	if r := d.eng.Record(g.id); r == nil || r.Done != 110*time.Second || r.Spec.Estimate != 190*time.Second {
 		t.Fatalf("it goes on with %+v", r)
 	}
-	d.podGone(d.pods["big-a-1"].obj)
+	d.podGone(d.pods["big-a-1"].Obj)
 	steps(t, d)
 	d.arrives(t)
 	if g.phase != running {

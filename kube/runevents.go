@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/nodes"
 )
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
@@ -74,8 +75,7 @@ func (d *Driver) checkTaken() {
 // took1 reports whether the engine took over what it was told. A job that is on its way out has nothing to take over.
 func (d *Driver) took1(ev *engine.Event) bool {
 	if ev.Type == engine.NodeChanged {
-		i, known := d.number[ev.Node]
-		return known && sameNode(*ev.Spare, d.eng.Nodes()[i])
+		return d.nodes.TookOver(ev, d.eng.Nodes())
 	}
 	r := d.eng.Record(ev.Job)
 	switch {
@@ -106,12 +106,12 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	case !d.knowsNodes(g):
 		d.stale = "found bound"
 		return nil
-	case g.joins(d.joining):
+	case g.joins(d.nodes):
 		d.later(g, d.now)
 		return nil
 	}
 	snap := d.heldNow()
-	taken := holds.InUseByNode(snap, d.order)
+	taken := holds.InUseByNode(snap, d.nodes.Order())
 	for _, n := range d.eng.Nodes() {
 		if n.Bad != 0 {
 			u := taken[n.Name]
@@ -146,18 +146,18 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 func (d *Driver) knowsNodes(g *gang) bool {
 	if p, _, _ := g.latest(d.opt.Seal); p != nil {
 		for _, on := range p.On {
-			if !d.hasNumber(on.Node) {
+			if !d.nodes.Has(on.Node) {
 				return false
 			}
 		}
 	}
-	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !d.hasNumber(p.node) })
+	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !d.nodes.Has(p.node) })
 }
 
 // joins reports whether the engine hears of a node of a gang in this very step.
-func (g *gang) joins(nodes []cluster.Node) bool {
+func (g *gang) joins(all *nodes.Room) bool {
 	return slices.ContainsFunc(g.seated(), func(p *pod) bool {
-		return slices.ContainsFunc(nodes, func(n cluster.Node) bool { return n.Name == p.node })
+		return all.Joins(p.node)
 	})
 }
 
@@ -279,7 +279,7 @@ func (d *Driver) mayGo(gangs map[*gang]bool) (events []engine.Event) {
 			continue
 		}
 		g.spec = &spec
-		events = append(append(events, d.name(s)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+		events = append(append(events, d.nodes.Name(s)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	}
 	return events
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -29,25 +30,25 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 		d.move(p, false)
 		return
 	}
-	if p.Where != "" && (!maps.Equal(p.obj.Labels, obj.Labels) ||
-		(p.obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
+	if p.Where != "" && (!maps.Equal(p.Obj.Labels, obj.Labels) ||
+		(p.Obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
 		d.moves++
 	}
-	was := p.obj
-	p.see(obj)
+	was := p.Obj
+	p.Obj = obj
 	if !sameFacts(was, obj) {
 		d.reread(p)
 	}
 	defer d.move(p, false)
-	if d.claims.Resolve(&p.Neighbour); p.over() {
-		d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
+	if d.claims.Resolve(&p.Neighbour); p.Over() {
+		d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
 	}
 	if p.gang == nil {
-		if was := p.node; obj.Spec.NodeName != was || p.over() {
+		if was := p.node; obj.Spec.NodeName != was || p.Over() {
 			p.node = obj.Spec.NodeName
-			d.dropForeign(was, p)
-			if p.node != "" && !p.over() {
-				d.addForeign(p.node, p)
+			d.nodes.DropForeign(was, &p.Pod)
+			if p.node != "" && !p.Over() {
+				d.nodes.AddForeign(p.node, &p.Pod)
 			}
 		}
 		return
@@ -62,7 +63,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 func (d *Driver) meet(obj *v1.Pod) *pod {
 	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
 	p.Record = p
-	p.see(obj)
+	p.Obj = obj
 	d.read(p)
 	d.pods[obj.UID] = p
 	d.join(p)
@@ -77,9 +78,9 @@ func (d *Driver) podGone(obj *v1.Pod) {
 	}
 	delete(d.pods, obj.UID)
 	d.move(p, true)
-	d.nodesDirty = d.claims.Unpay(&p.Neighbour) || d.nodesDirty
+	d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
 	if p.gang == nil {
-		d.dropForeign(p.node, p)
+		d.nodes.DropForeign(p.node, &p.Pod)
 		return
 	}
 	d.leave(p)
@@ -88,19 +89,19 @@ func (d *Driver) podGone(obj *v1.Pod) {
 // join finds out whose a pod is. One that is bound and not by a plan of ours is
 // foreign: it only takes room.
 func (d *Driver) join(p *pod) {
-	if p.obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && plans.Of(p.obj) == nil {
+	if p.Obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && plans.Of(p.Obj) == nil {
 		if p.node != "" {
-			d.addForeign(p.node, p)
+			d.nodes.AddForeign(p.node, &p.Pod)
 		}
-		if p.node != "" && p.obj.Spec.SchedulerName == d.opt.Scheduler && p.obj.Annotations[AnnotationPlan] != "" {
+		if p.node != "" && p.Obj.Spec.SchedulerName == d.opt.Scheduler && p.Obj.Annotations[AnnotationPlan] != "" {
 			d.setPodAside(p, "annotation "+AnnotationPlan+" makes no sense")
 		}
 		return
 	}
-	p.base, p.around = p.key(d.fit), fit.Around(p.obj)
+	p.base, p.around = p.key(d.fit), fit.Around(p.Obj)
 	p.sign(d.fit)
-	p.gang = d.gangOf(p.obj)
-	p.gang.pods[p.obj.UID] = p
+	p.gang, p.Managed = d.gangOf(p.Obj), true
+	p.gang.pods[p.Obj.UID] = p
 	d.claims.Resolve(&p.Neighbour)
 	d.touch(p.gang)
 }
@@ -108,8 +109,8 @@ func (d *Driver) join(p *pod) {
 // leave takes a pod out of its gang.
 func (d *Driver) leave(p *pod) {
 	g := p.gang
-	delete(g.pods, p.obj.UID)
-	p.gang = nil
+	delete(g.pods, p.Obj.UID)
+	p.gang, p.Managed = nil, false
 	d.touch(g)
 }
 
@@ -186,7 +187,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	}
 	g.more = g.more[:0]
 	for _, p := range more {
-		g.more = append(g.more, p.obj.UID)
+		g.more = append(g.more, p.Obj.UID)
 	}
 	d.inherit(g, need)
 	return append(events, d.submit(g, spec, pods, now)...)
@@ -230,7 +231,7 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 		return nil
 	}
 	g.refused = ""
-	d.loans.Confine(spec, g.nodes.Within())
+	d.nodes.Loans.Confine(spec, g.nodes.Within())
 	return spec
 }
 
@@ -246,14 +247,14 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	if g.atHome() {
 		d.later(g, now)
 	}
-	return append(d.name(g.nodes),
-		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].obj, spec), Spec: spec})
+	return append(d.nodes.Name(g.nodes),
+		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].Obj, spec), Spec: spec})
 }
 
 // asks reports whether a pod of the gang wants to be bound, now or later.
 func (g *gang) asks() bool {
 	for _, p := range g.pods {
-		if p.node == "" && !p.over() && p.obj.DeletionTimestamp == nil {
+		if p.node == "" && !p.Over() && p.Obj.DeletionTimestamp == nil {
 			return true
 		}
 	}
@@ -264,7 +265,7 @@ func (g *gang) asks() bool {
 func (d *Driver) missing(g *gang, have, want int, lacks string) string {
 	gated := 0
 	for _, p := range g.pods {
-		if len(p.obj.Spec.SchedulingGates) > 0 {
+		if len(p.Obj.Spec.SchedulingGates) > 0 {
 			gated++
 		}
 	}
@@ -287,7 +288,7 @@ func (d *Driver) missing(g *gang, have, want int, lacks string) string {
 // boundByPlan reports whether pods are bound though this driver did not do it.
 func (g *gang) boundByPlan() bool {
 	for _, p := range g.pods {
-		if p.node != "" && !p.over() && !p.binding && !p.leaving {
+		if p.node != "" && !p.Over() && !p.binding && !p.leaving {
 			return true
 		}
 	}
@@ -331,7 +332,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		p := g.pods[g.slots[i].pod]
 		switch {
 		case g.slots[i].beyond: // it follows
-		case p == nil || p.node == "" && !p.binding || p.node == "" && p.obj.DeletionTimestamp != nil:
+		case p == nil || p.node == "" && !p.binding || p.node == "" && p.Obj.DeletionTimestamp != nil:
 			if g.refused == "" {
 				g.refused = "a pod of the gang went while it was being bound"
 			}
@@ -340,7 +341,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		case p.binding:
 			open = true
 		case p.node != g.slots[i].node:
-			g.refused = fmt.Sprintf("pod %s was bound to %s by something else", p.obj.Name, p.node)
+			g.refused = fmt.Sprintf("pod %s was bound to %s by something else", p.Obj.Name, p.node)
 			d.unwind(g)
 			return d.settleUnwinding(g, now)
 		}
@@ -377,7 +378,7 @@ func (d *Driver) unwind(g *gang) {
 	g.run++
 	d.opt.Observe.Unwound()
 	for _, p := range g.seated() {
-		d.notices.Event(p.obj, v1.EventTypeWarning, "GangUnwound",
+		d.notices.Event(p.Obj, v1.EventTypeWarning, "GangUnwound",
 			"deleted, because its gang could not be bound as a whole: "+g.refused)
 		d.remove(p)
 	}
@@ -405,10 +406,10 @@ func (d *Driver) vacated(g *gang, leave func(*pod)) bool {
 		switch {
 		case p.binding:
 			all = false
-		case p.node != "" && !p.over():
+		case p.node != "" && !p.Over():
 			all = false
 			switch {
-			case !d.nodes.occupies(p) && !p.ended:
+			case !p.occupies(d.nodes) && !p.ended:
 				d.remove(p)
 			case !p.leaving: // it was bound by a request that was on its way
 				leave(p)
@@ -425,12 +426,8 @@ func backOff(fails int) time.Duration {
 }
 
 // occupies reports whether a pod holds something of a node that is there.
-func (all nodes) occupies(p *pod) bool {
-	if p.node == "" || p.over() {
-		return false
-	}
-	n := all[p.node]
-	return n != nil && n.obj != nil
+func (p *pod) occupies(all *nodes.Room) bool {
+	return p.node != "" && !p.Over() && !all.Lost(p.node)
 }
 
 // settleRunning frees the places of pods that are over, gives them to pods that
@@ -441,11 +438,11 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 		s := &g.slots[i]
 		p := g.pods[s.pod]
 		if p != nil {
-			g.done = g.done || p.obj.Status.Phase == v1.PodSucceeded
-			g.failed = g.failed || p.obj.Status.Phase == v1.PodFailed
+			g.done = g.done || p.Obj.Status.Phase == v1.PodSucceeded
+			g.failed = g.failed || p.Obj.Status.Phase == v1.PodFailed
 		}
-		if p == nil || p.over() {
-			s.pod, s.done = "", s.done || p != nil && p.obj.Status.Phase == v1.PodSucceeded
+		if p == nil || p.Over() {
+			s.pod, s.done = "", s.done || p != nil && p.Obj.Status.Phase == v1.PodSucceeded
 			continue
 		}
 		held++
@@ -491,7 +488,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 func (g *gang) partly() bool {
 	return len(g.missing) > 0 || slices.ContainsFunc(g.slots, func(s slot) bool {
 		p := g.pods[s.pod]
-		return p == nil || p.obj.DeletionTimestamp != nil
+		return p == nil || p.Obj.DeletionTimestamp != nil
 	})
 }
 
@@ -553,7 +550,7 @@ func (d *Driver) replace(g *gang) []engine.Event {
 		}
 		r := &g.spec.Tasks[s.set].Request
 		fits := func(p *pod) bool { return d.takesPlace(p, r, s.node) && !p.binding }
-		if n := d.nodes[s.node]; g.repair.wanted && (n == nil || n.state() != cluster.Up) &&
+		if g.repair.wanted && !d.nodes.Node(s.node).Up() &&
 			slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
 			if d.hurt(g) {
@@ -567,13 +564,13 @@ func (d *Driver) replace(g *gang) []engine.Event {
 			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue
 		}
-		if n := d.nodes[s.node]; n == nil || n.state() != cluster.Up {
+		if !d.nodes.Node(s.node).Up() {
 			d.leaveAll(g, "node "+s.node+", where a pod of its gang was, takes no new ones")
 			return nil
 		}
-		s.pod, s.done = pods[k].obj.UID, false
-		if pods[k].give(r); pods[k].request != *r {
-			g.resized, d.sizesDirty = true, true
+		s.pod, s.done = pods[k].Obj.UID, false
+		if pods[k].give(r); pods[k].Request != *r {
+			g.resized, d.nodes.SizesDirty = true, true
 		}
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)

@@ -22,7 +22,7 @@ func (g *gang) Members() []*v1.Pod { return objectsOf(g.sorted()) }
 func objectsOf(pods []*pod) []*v1.Pod {
 	list := make([]*v1.Pod, len(pods))
 	for i, p := range pods {
-		list[i] = p.obj
+		list[i] = p.Obj
 	}
 	return list
 }
@@ -34,12 +34,12 @@ func objectsOf(pods []*pod) []*v1.Pod {
 func (g *gang) Ahead(size int) int {
 	done, open := 0, g.ready()
 	for _, p := range g.pods {
-		if !p.over() {
+		if !p.Over() {
 			continue
 		}
-		began := p.obj.Status.StartTime
-		later := func(o *pod) bool { return o.obj.CreationTimestamp.After(began.Time) }
-		if !finished(p.obj) || began == nil || slices.ContainsFunc(open, later) {
+		began := p.Obj.Status.StartTime
+		later := func(o *pod) bool { return o.Obj.CreationTimestamp.After(began.Time) }
+		if !finished(p.Obj) || began == nil || slices.ContainsFunc(open, later) {
 			return 0
 		}
 		done++
@@ -72,13 +72,13 @@ func (g *gang) wanted() []*pod {
 		lack[r.Name] = r.Count
 	}
 	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; p != nil && !p.over() {
-			lack[m.Role(p.obj)]--
+		if p := g.pods[g.slots[i].pod]; p != nil && !p.Over() {
+			lack[m.Role(p.Obj)]--
 		}
 	}
 	var first, rest []*pod
 	for _, p := range list {
-		if name := m.Role(p.obj); lack[name] > 0 {
+		if name := m.Role(p.Obj); lack[name] > 0 {
 			lack[name]--
 			first = append(first, p)
 			continue
@@ -144,7 +144,7 @@ func (d *Driver) drop(g *gang) {
 func (d *Driver) regroup(g *gang) {
 	if g.phase == gathering || g.phase == waiting {
 		for _, p := range g.sorted() {
-			if g.of == "" && d.claimOf(p.obj).Key != g.key {
+			if g.of == "" && d.claimOf(p.Obj).Key != g.key {
 				d.rejoin(p)
 			}
 		}
@@ -167,14 +167,14 @@ func (d *Driver) release(g *gang, m *gangs.Membership) {
 		return
 	}
 	for _, p := range g.ready() {
-		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.obj.UID }) {
+		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.Obj.UID }) {
 			continue
 		}
-		c := gangs.Alone(p.obj, g.object, g.kind)
+		c := gangs.Alone(p.Obj, g.object, g.kind)
 		c.Of = g.key
-		delete(g.pods, p.obj.UID)
+		delete(g.pods, p.Obj.UID)
 		p.gang = d.gangFor(c)
-		p.gang.pods[p.obj.UID] = p
+		p.gang.pods[p.Obj.UID] = p
 		d.touch(p.gang)
 	}
 }

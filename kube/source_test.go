@@ -14,9 +14,10 @@ import (
 func rolePods(names ...string) (list []*pod) {
 	for _, n := range names {
 		kind, _, _ := strings.Cut(n, "-")
-		list = append(list, &pod{
-			obj: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n),
-				Labels: map[string]string{"kind": kind}}}})
+		p := &pod{}
+		p.Obj = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: n, UID: types.UID(n),
+			Labels: map[string]string{"kind": kind}}}
+		list = append(list, p)
 	}
 	return list
 }
@@ -24,7 +25,7 @@ func rolePods(names ...string) (list []*pod) {
 func podNames(list []*pod) string {
 	var s []string
 	for _, p := range list {
-		s = append(s, p.obj.Name)
+		s = append(s, p.Obj.Name)
 	}
 	return strings.Join(s, " ")
 }
@@ -37,7 +38,7 @@ func TestWanted(t *testing.T) {
 			Role: func(p *v1.Pod) string { return p.Labels["kind"] }}, nil
 	}
 	for _, p := range rolePods("worker-0", "worker-1", "worker-2", "a-0", "head-0") {
-		g.pods[p.obj.UID] = p
+		g.pods[p.Obj.UID] = p
 	}
 	g.pods["worker-0"].node = "n1"
 	if got := podNames(g.wanted()); got != "head-0 worker-1 a-0 worker-2" {

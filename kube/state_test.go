@@ -225,7 +225,7 @@ func testNodesLeave(b *bench) {
 	}
 	known := func() (n, order int) {
 		done := make(chan bool)
-		d.inbox.Put(func() { n, order = len(d.nodes), len(d.order); close(done) })
+		d.inbox.Put(func() { n, order = d.nodes.Kept().Known, len(d.nodes.Order()); close(done) })
 		<-done
 		return n, order
 	}

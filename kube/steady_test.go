@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/nodes"
 )
 
 // steadily runs f and fails if the engine began again meanwhile.
@@ -63,17 +64,17 @@ func TestManySelectors(t *testing.T) {
 		t.Errorf("a pod that its nodes cannot ever hold is to be refused, not to wait: phase %d, %q", g.phase,
 			g.refused)
 	}
-	if len(w.sets) < 1000 {
-		t.Fatalf("%d sets", len(w.sets))
+	if n := w.nodes.Kept().Sets; n < 1000 {
+		t.Fatalf("%d sets", n)
 	}
 	w.steadily(t, "the minute", func() { w.compare(w.clock()) })
-	if len(w.sets) > 2 || len(w.nodeLog) > 0 {
-		t.Errorf("%d sets of nodes are known, and %d changes; two pods are not bound", len(w.sets), len(w.nodeLog))
+	if kept := w.nodes.Kept(); kept.Sets > 2 || kept.Log > 0 {
+		t.Errorf("%d sets of nodes are known, and %d changes; two pods are not bound", kept.Sets, kept.Log)
 	}
 	w.stale = "test"
 	w.settleDown(t)
-	if s := w.eng.Snapshot(); len(s.Sets) != 1 || len(w.named) != 1 {
-		t.Errorf("the engine knows %d sets of nodes, the driver %d; one pod waits", len(s.Sets), len(w.named))
+	if s := w.eng.Snapshot(); len(s.Sets) != 1 || len(w.nodes.Named()) != 1 {
+		t.Errorf("the engine knows %d sets of nodes, the driver %d; one pod waits", len(s.Sets), len(w.nodes.Named()))
 	}
 }
 
@@ -98,7 +99,7 @@ func TestSteady(t *testing.T) {
 	waits("waits")
 	change := func(name string, how func(*v1.Node)) func() {
 		return func() {
-			n := w.nodes[name].obj.DeepCopy()
+			n := w.nodes.Node(name).Obj.DeepCopy()
 			how(n)
 			w.nodeChanged(n)
 		}
@@ -132,14 +133,14 @@ func TestSteady(t *testing.T) {
 	w.steadily(t, "it gets the taint", change("n3", func(n *v1.Node) {
 		n.Spec.Taints = []v1.Taint{{Key: "team", Effect: v1.TaintEffectNoSchedule}}
 	}))
-	w.steadily(t, "room is made there", func() { w.podGone(w.pods["zone"].obj); w.podGone(w.pods["last"].obj) })
+	w.steadily(t, "room is made there", func() { w.podGone(w.pods["zone"].Obj); w.podGone(w.pods["last"].Obj) })
 	waits("after")
 	if g := w.gangs["pod/after"]; g.phase != waiting || len(g.nodes.Names) != 1 {
 		t.Errorf("the nodes that suit the pod that waits: %v", g.nodes.Names)
 	}
 	w.steadily(t, "it loses the taint", change("n3", func(n *v1.Node) { n.Spec.Taints = nil }))
 	bound("after", "n3")
-	w.steadily(t, "the only other node of a zone leaves", func() { w.podGone(w.pods["more"].obj); w.nodeGone("n4") })
+	w.steadily(t, "the only other node of a zone leaves", func() { w.podGone(w.pods["more"].Obj); w.nodeGone("n4") })
 	w.steadily(t, "it comes back", func() { w.nodeChanged(n4.DeepCopy()) })
 	w.steadily(t, "its label goes", change("n4", func(n *v1.Node) { n.Labels["zone"] = "c" }))
 	if g := w.gangs["pod/big"]; g.phase != gathering || g.refused == "" {
@@ -165,7 +166,7 @@ func TestSteadySizes(t *testing.T) {
 		t.Errorf("large is at %q: %s", w.at("large"), w.gangs["pod/large"].refused)
 	}
 	w.steadily(t, "the kubelet keeps more", func() {
-		n := w.nodes["n0"].obj.DeepCopy()
+		n := w.nodes.Node("n0").Obj.DeepCopy()
 		n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("30")
 		w.nodeChanged(n)
 	})
@@ -198,23 +199,24 @@ func TestManyNodesComeAndGo(t *testing.T) {
 		if w.at(fmt.Sprint("p", i)) != name {
 			t.Fatalf("the pod of %s is at %q", name, w.at(fmt.Sprint("p", i)))
 		}
-		w.podGone(w.pods[types.UID(fmt.Sprint("p", i))].obj)
+		w.podGone(w.pods[types.UID(fmt.Sprint("p", i))].Obj)
 		w.nodeGone(name)
 		w.now = w.now.Add(time.Second)
-		w.forgetDue(w.clock())
+		w.forgetNodes()
 		steps(t, w.Driver)
 	}
-	w.now = w.now.Add(forgetLate)
-	w.forgetDue(w.clock())
+	w.now = w.now.Add(24 * time.Hour)
+	w.forgetNodes()
 	w.settleDown(t)
-	if k := w.life - life; k > 1000/forgetMany {
+	if k := w.life - life; k > 1000/16 {
 		t.Errorf("the engine began again %d times", k)
 	}
 	w.compare(w.clock())
-	if len(w.nodes) != 4 || len(w.order) != 4 || len(w.number) != 4 || len(w.eng.Nodes()) != 4 ||
-		len(w.goneNodes)+len(w.joined)+len(w.named)+len(w.sets) != 0 {
-		t.Errorf("nodes: %d known, %d in order, %d numbered, %d in the engine, %d left, %d joined; %d sets named, %d known", len(w.nodes), len(w.order), len(w.number),
-			len(w.eng.Nodes()), len(w.goneNodes), len(w.joined), len(w.named), len(w.sets))
+	kept := w.nodes.Kept()
+	if kept != (nodes.Kept{Known: 4, Numbered: 4}) || len(w.nodes.Order()) != 4 || len(w.eng.Nodes()) != 4 ||
+		len(w.nodes.Named()) != 0 {
+		t.Errorf("nodes: %+v; %d in order, %d in the engine; %d sets named", kept, len(w.nodes.Order()), len(w.eng.Nodes()),
+			len(w.nodes.Named()))
 	}
 }
 

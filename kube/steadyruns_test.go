@@ -53,8 +53,9 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 // clean checks that nothing is kept of what the engine was told, and that it is right.
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
-	if len(w.tidings.records)+len(w.tidings.told)+len(w.changed)+len(w.chosen)+len(w.passages) > 0 || w.asking != nil {
-		t.Errorf("kept of what the engine was told: %+v, nodes %v, moves %v", w.tidings, w.changed, w.chosen)
+	kept := len(w.tidings.records) + len(w.tidings.told) + w.nodes.Kept().Changed + len(w.chosen) + len(w.passages)
+	if kept > 0 || w.asking != nil {
+		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.tidings, w.nodes.Kept(), w.chosen)
 	}
 	if len(w.byID) != jobs || len(w.eng.Beliefs()) > jobs {
 		t.Errorf("%d gangs have jobs, and the engine knows of %d; it is %d", len(w.byID), len(w.eng.Beliefs()), jobs)
@@ -120,7 +121,7 @@ func TestSteadyRepair(t *testing.T) {
 		n := someNode("n9")
 		n.Labels["pool"] = "a"
 		w.nodeChanged(n)
-		w.podGone(w.pods[types.UID(lost)].obj)
+		w.podGone(w.pods[types.UID(lost)].Obj)
 		again := on(controlplane.Gang("g", 2, 8, repair)[0], "pool", "a")
 		again.Name = "again"
 		w.add(again)
@@ -133,8 +134,8 @@ func TestSteadyRepair(t *testing.T) {
 	}
 	w.clean(t, 1)
 	w.steadily(t, "the gang ends", func() {
-		w.podGone(w.pods["again"].obj)
-		w.podGone(w.pods[types.UID(kept)].obj)
+		w.podGone(w.pods["again"].Obj)
+		w.podGone(w.pods[types.UID(kept)].Obj)
 	})
 	w.clean(t, 0)
 }
@@ -215,7 +216,7 @@ func TestSteadyPartition(t *testing.T) {
 	n := migNodeOf(map[string]string{mig.Label: mig.Changing, migConfigLabel: "all-1g.10gb"}, note)
 	n.Status.Conditions = ready
 	w.steadily(t, "the node is partitioned", func() { w.nodeChanged(n) })
-	if got := w.eng.Nodes()[0]; got.MIG == "" || w.nodes["n1"].mig.Stays || w.at("slice") != "" {
+	if got := w.eng.Nodes()[0]; got.MIG == "" || w.nodes.Node("n1").MIG.Stays || w.at("slice") != "" {
 		t.Errorf("the engine has %+v, and the pod is at %q", got, w.at("slice"))
 	}
 	w.steadily(t, "that is done", func() {
@@ -231,7 +232,7 @@ func TestSteadyPartition(t *testing.T) {
 	}
 	w.clean(t, 1)
 	w.steadily(t, "the pod ends, and the node is whole again", func() {
-		w.podGone(w.pods["slice"].obj)
+		w.podGone(w.pods["slice"].Obj)
 		w.settleDown(t)
 		whole := migNodeOf(nil, nil)
 		whole.Status.Conditions = ready
@@ -250,7 +251,7 @@ func TestSteadyLabels(t *testing.T) {
 	w := newWorld(t, nil, someNodes(2, 8), on(controlplane.Pod("p", 8, nil), "kubernetes.io/hostname", "n0"))
 	change := func(name string, how func(*v1.Node)) func() {
 		return func() {
-			n := w.nodes[name].obj.DeepCopy()
+			n := w.nodes.Node(name).Obj.DeepCopy()
 			how(n)
 			w.nodeChanged(n)
 		}
@@ -264,7 +265,7 @@ func TestSteadyLabels(t *testing.T) {
 		t.Errorf("the engine has %+v", list)
 	}
 	w.steadily(t, "it leaves, and comes back as another", func() {
-		n := w.nodes["n1"].obj.DeepCopy()
+		n := w.nodes.Node("n1").Obj.DeepCopy()
 		w.nodeGone("n1")
 		w.settleDown(t)
 		product("NVIDIA-A100-PCIE-40GB")(n)
@@ -345,7 +346,7 @@ func TestNotTakenOver(t *testing.T) {
 	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 3}}}
 	wrong.Spec = &spec
 	life := w.life
-	w.pods["p"].obj.Spec.NodeName, w.pods["p"].obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].gang.plan
+	w.pods["p"].Obj.Spec.NodeName, w.pods["p"].Obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].gang.plan
 	w.queued = append(w.queued, w.reshaped(&wrong))
 	if w.settleDown(t); w.life == life {
 		t.Error("the engine goes on")

@@ -111,7 +111,7 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)
-	knows := func(p *pod) bool { return notices.Unscheduled(p.obj) == g.wrote }
+	knows := func(p *pod) bool { return notices.Unscheduled(p.Obj) == g.wrote }
 	missed := (g.waking || g.unheard) && !all(pods, knows) // a pod changed just then: it was nominated, for example
 	dated := g.every >= tellRefresh && text != g.wrote
 	if stem == g.text && slices.Equal(to, g.toldTo) && !missed && !dated {
@@ -119,8 +119,8 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	fresh := stem != g.text
 	// a scheduler before this one said so
-	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(notices.Unscheduled(p.obj), stem) }) {
-		g.text, g.toldTo, g.wrote, g.unheard = stem, to, notices.Unscheduled(pods[0].obj), false
+	if g.text == "" && all(pods, func(p *pod) bool { return strings.HasPrefix(notices.Unscheduled(p.Obj), stem) }) {
+		g.text, g.toldTo, g.wrote, g.unheard = stem, to, notices.Unscheduled(pods[0].Obj), false
 		return true
 	}
 	if !fresh && !dated {
@@ -129,10 +129,10 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 	}
 	g.text, g.toldTo, g.wrote, g.unheard = stem, to, text, false
 	for i, p := range pods {
-		d.notices.Put(&notices.Letter{Pod: p.obj, Text: text, At: time.Unix(0, int64(now)), News: fresh,
+		d.notices.Put(&notices.Letter{Pod: p.Obj, Text: text, At: time.Unix(0, int64(now)), News: fresh,
 			Changed: func() { d.inbox.Put(func() { d.missed(g) }) }})
 		if i == 0 && fresh { // one event for a gang
-			d.notices.Event(p.obj, v1.EventTypeWarning, "FailedScheduling", text)
+			d.notices.Event(p.Obj, v1.EventTypeWarning, "FailedScheduling", text)
 		}
 	}
 	return true
@@ -163,7 +163,7 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 		stem = strings.TrimSpace("waits for its turn " + y.Text)
 	}
 	if g.around != "" {
-		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.objects()), g.around)
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.Objects()), g.around)
 	}
 	stem = d.withAnswer(g, d.besides(g, stem))
 	text = stem

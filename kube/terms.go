@@ -69,7 +69,7 @@ func (d *Driver) sharerOf(p *pod) shared.Sharer {
 	if s := p.gang.spec; s != nil {
 		return shared.Sharer{Model: s.Model, Least: s.MinSpeed}
 	}
-	t, err := d.terms(p.gang, p.obj)
+	t, err := d.terms(p.gang, p.Obj)
 	if err != nil {
 		return shared.Sharer{}
 	}
@@ -79,17 +79,17 @@ func (d *Driver) sharerOf(p *pod) shared.Sharer {
 // checkKeys says which key of Muster's on a pod, or on what made it, is not understood.
 func (d *Driver) checkKeys(g *gang, pods []*pod) error {
 	for _, p := range pods {
-		if err := terms.CheckPod(p.obj); err != nil {
+		if err := terms.CheckPod(p.Obj); err != nil {
 			return err
 		}
-		if key := terms.OtherPart(p.obj); key != "" && !d.gpus.Asked(p.obj) {
-			return fmt.Errorf("pod %s: annotation %s asks another scheduler for a part of a GPU, and the pod asks for none as a resource: with Muster it asks for one of %v, and for a part of it by %s and %s", p.obj.Name, key, d.opt.GPUs, AnnotationMemory, AnnotationCores)
+		if key := terms.OtherPart(p.Obj); key != "" && !d.gpus.Asked(p.Obj) {
+			return fmt.Errorf("pod %s: annotation %s asks another scheduler for a part of a GPU, and the pod asks for none as a resource: with Muster it asks for one of %v, and for a part of it by %s and %s", p.Obj.Name, key, d.opt.GPUs, AnnotationMemory, AnnotationCores)
 		}
 	}
 	if len(pods) == 0 {
 		return nil
 	}
-	origins, err := d.annotationSources(g, pods[0].obj)
+	origins, err := d.annotationSources(g, pods[0].Obj)
 	if err != nil {
 		return nil // its terms say so
 	}

@@ -77,7 +77,7 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 		if p.node == "" {
 			continue // its binding says it
 		}
-		obj := p.obj
+		obj := p.Obj
 		notes := d.opt.trafficNotes(obj, t)
 		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
 		d.do(func(ctx context.Context) {
@@ -110,11 +110,11 @@ func (d *Driver) networkOf(g *gang) (n *show.Network) {
 // startedWith is of a gang's treatment what its pods were told for good: what libraries read when they start.
 func (g *gang) startedWith(q *config.QoS) (t cluster.Treatment) {
 	for _, p := range g.sorted() {
-		tc, known := p.obj.Annotations[AnnotationTC]
+		tc, known := p.Obj.Annotations[AnnotationTC]
 		if !known {
 			continue
 		}
-		t.Spread, _ = strconv.Atoi(p.obj.Annotations[AnnotationQPs])
+		t.Spread, _ = strconv.Atoi(p.Obj.Annotations[AnnotationQPs])
 		for class := 1; t.Class == 0 && class <= cluster.MaxClasses; class++ {
 			if m, marked := q.Mark(class); marked && strconv.Itoa(int(m.TC)) == tc {
 				t.Class = class

@@ -52,7 +52,7 @@ func TestTrafficOfPods(t *testing.T) {
 	}
 	notes := func(name string) map[string]string {
 		g := gangNamed(t, d, name)
-		return d.notesFor(g, g.sorted()[0].obj)
+		return d.notesFor(g, g.sorted()[0].Obj)
 	}
 	come("first", "{pattern: ring, bytes: 10GB, compute: 1s}")
 	if n := notes("first"); n[AnnotationClass] != "0" || n[AnnotationTC] != "0" || n[AnnotationDSCP] != "cs0" ||
@@ -72,7 +72,7 @@ func TestTrafficOfPods(t *testing.T) {
 		first[AnnotationTC] != "128" {
 		t.Errorf("first %v\nsecond %v", first, second)
 	}
-	obj := gangNamed(t, d, "second").sorted()[0].obj
+	obj := gangNamed(t, d, "second").sorted()[0].Obj
 	if seal := second[AnnotationDSCP+terms.SealSuffix]; seal != d.opt.Sign(obj, AnnotationDSCP, "cs5", *now) {
 		t.Errorf("the seal is %q", seal)
 	}

@@ -90,7 +90,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 				a.live = len(d.byID)
 			}
 			y := d.explain(g, d.clock())
-			if more := d.mig.Told(g.name, d.migUsersOn); more != "" {
+			if more := d.nodes.MIG.Told(g.name, d.migUsersOn); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,
@@ -168,7 +168,7 @@ func (d *Driver) numbered(text string) string {
 // tasksOf lists the pods of a gang.
 func tasksOf(g *gang) (list []show.Task) {
 	for _, p := range g.sorted() {
-		list = append(list, show.Task{Name: p.obj.Name, State: taskState(p), Node: p.node, GPUs: p.request.GPUs})
+		list = append(list, show.Task{Name: p.Obj.Name, State: taskState(p), Node: p.node, GPUs: p.Request.GPUs})
 	}
 	return list
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/kube/fit/volumes"
-	"github.com/muster-gpu/muster/kube/mig"
 )
 
 // watch starts the informers and returns when all that is there is in the
@@ -140,7 +139,7 @@ func trim(obj any) (any, error) {
 }
 
 func (d *Driver) spaceChanged(s *v1.Namespace) {
-	if d.world.SetSpace(s.Name, s.Labels) {
+	if d.nodes.World.SetSpace(s.Name, s.Labels) {
 		d.moves++
 	}
 }
@@ -162,53 +161,4 @@ func (d *Driver) onVolumeGone(obj any) {
 		d.volumes.Gone(obj)
 		d.moves++
 	})
-}
-
-// nodeChanged books a node as it is now. What the engine cannot be told by events (nodeevents.go) has it renewed.
-func (d *Driver) nodeChanged(obj *v1.Node) {
-	n := d.nodes.named(obj.Name)
-	old, was, slept := n.obj, n.state(), n.power.Sleeps()
-	n.obj = n.power.Whole(n.mig.AsPartitioned(obj))
-	obj = n.obj
-	d.power.See(&n.power, obj, d.loans.Lent(obj))
-	d.loans.See(obj)
-	d.mig.See(&n.mig, obj, d.loans.Lent(obj))
-	d.world.SetNode(obj.Name, obj)
-	switch {
-	case old == nil:
-		d.joined[obj.Name], d.nodesDirty = true, true
-		d.nodeTurned(obj.Name)
-		d.lookAgain()
-		d.moves++
-	case (old.Labels[mig.Label] == mig.Changing) != (obj.Labels[mig.Label] == mig.Changing):
-		n.mig.Stays = true
-		d.nodeIsAnother(obj.Name)
-		d.moves++
-	default:
-		d.nodeDiffers(old, obj)
-	}
-	d.nodesDirty = d.nodesDirty || n.state() != was || n.power.Sleeps() != slept
-	if n.power.Ruled() && (n.power.Sleeps() || slept) {
-		d.power.Soon()
-	}
-}
-
-// nodeGone books that a node was deleted: what was there is lost.
-func (d *Driver) nodeGone(name string) {
-	n := d.nodes.named(name)
-	d.world.SetNode(name, nil)
-	n.obj = nil
-	d.power.Gone(name, &n.power)
-	d.mig.Gone(name, &n.mig)
-	if d.nodesDirty = true; d.hasNumber(name) {
-		d.noteLeft(name)
-	}
-	delete(d.joined, name)
-	delete(d.changed, name)
-	d.dropNode(name)
-	for _, g := range d.gangs {
-		if g.phase > waiting {
-			d.touch(g)
-		}
-	}
 }
