@@ -191,7 +191,7 @@ func (r *Room) bring(n *Node, at time.Time, used, needed bool) bool {
 	}
 	lacks := n.before.lacks(n.have, r.opt.IsGPU)
 	x := situation{State: n.Label(), Since: since, Wait: cmp.Or(r.opt.Wait, defaultWait), Timeout: g.Timeout,
-		Used: used, Stray: n.stray, Cordoned: n.obj.Spec.Unschedulable, Cut: n.cut, Late: n.late,
+		Used: used, Stray: n.stray, Cordoned: n.obj.Spec.Unschedulable || n.asked == Off, Cut: n.cut, Late: n.late,
 		Called: n.called, Ready: readySince(n.obj, since), Whole: lacks == ""}
 	switch x.next(at) {
 	case resume:

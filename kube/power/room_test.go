@@ -207,6 +207,22 @@ func TestWokeInStep(t *testing.T) {
 	}
 }
 
+// That a node is off has yet to be seen, and so has that it is cordoned: it is not taken for one that a person wants
+// back. One that is seen off and not cordoned is.
+func TestCordonUnseen(t *testing.T) {
+	h := byHand(t, batch(), newNode("n1"))
+	n := h.known["n1"]
+	n.asked, n.since, n.cut = Off, h.now, true
+	if h.passes(time.Second); n.Label() != Off {
+		t.Errorf("what was seen last says that it is not cordoned: it is %q", n.Label())
+	}
+	obj := newNode("n1")
+	obj.Labels[Label] = Off
+	h.sees(obj)
+	h.passes(time.Second)
+	h.is("n1", Resuming)
+}
+
 // A node that has no rule any more is switched on: an excepted node by its rule's program, one of no rule by its label
 // alone; one that another scheduler switched off, or that is on, is left alone.
 func TestStray(t *testing.T) {
