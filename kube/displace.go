@@ -105,7 +105,7 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 // step, if these came before it.
 func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	events := append(slices.Concat(d.nodes.Naming(g.nodes), before),
+	events := append(slices.Concat(d.nodes.Sets.Naming(g.nodes), before),
 		engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
 	return d.foreseen(spec.ID, events) != nil
 }

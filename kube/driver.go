@@ -301,7 +301,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 			events = append(events, d.sizeEvents()...)
 		}
 		if d.stale == "" &&
-			(d.ended >= renewJobs || len(d.nodes.Named()) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
+			(d.ended >= renewJobs || len(d.nodes.Sets.Named()) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
 			d.stale = "age"
 		}
 		if d.outdated(events) {
@@ -320,7 +320,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
-	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodes.Dirty || d.nodes.SetsDirty() ||
+	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodes.Dirty || d.nodes.Sets.Dirty() ||
 		d.queues.Dirty() || d.lenders || d.stale != ""
 }
 
@@ -349,7 +349,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	} else if d.nodes.Dirty {
 		events = append(events, d.nodeEvents()...)
 	}
-	if d.nodes.SetsDirty() {
+	if d.nodes.Sets.Dirty() {
 		events = append(events, d.setEvents()...)
 	}
 	if d.queues.Dirty() {

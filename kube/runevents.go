@@ -279,7 +279,8 @@ func (d *Driver) mayGo(gangs map[*gang]bool) (events []engine.Event) {
 			continue
 		}
 		g.spec = &spec
-		events = append(append(events, d.nodes.Name(s)...), engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+		events = append(append(events, d.nodes.Sets.Name(s)...),
+			engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	}
 	return events
 }

@@ -247,7 +247,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	if g.atHome() {
 		d.later(g, now)
 	}
-	return append(d.nodes.Name(g.nodes),
+	return append(d.nodes.Sets.Name(g.nodes),
 		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].Obj, spec), Spec: spec})
 }
 

@@ -73,8 +73,9 @@ func TestManySelectors(t *testing.T) {
 	}
 	w.stale = "test"
 	w.settleDown(t)
-	if s := w.eng.Snapshot(); len(s.Sets) != 1 || len(w.nodes.Named()) != 1 {
-		t.Errorf("the engine knows %d sets of nodes, the driver %d; one pod waits", len(s.Sets), len(w.nodes.Named()))
+	if s := w.eng.Snapshot(); len(s.Sets) != 1 || len(w.nodes.Sets.Named()) != 1 {
+		t.Errorf("the engine knows %d sets of nodes, the driver %d; one pod waits", len(s.Sets),
+			len(w.nodes.Sets.Named()))
 	}
 }
 
@@ -214,9 +215,9 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	w.compare(w.clock())
 	kept := w.nodes.Kept()
 	if kept != (nodes.Kept{Known: 4, Numbered: 4}) || len(w.nodes.Order()) != 4 || len(w.eng.Nodes()) != 4 ||
-		len(w.nodes.Named()) != 0 {
-		t.Errorf("nodes: %+v; %d in order, %d in the engine; %d sets named", kept, len(w.nodes.Order()), len(w.eng.Nodes()),
-			len(w.nodes.Named()))
+		len(w.nodes.Sets.Named()) != 0 {
+		t.Errorf("nodes: %+v; %d in order, %d in the engine; %d sets named", kept, len(w.nodes.Order()),
+			len(w.eng.Nodes()), len(w.nodes.Sets.Named()))
 	}
 }
 

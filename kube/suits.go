@@ -20,7 +20,7 @@ func (d *Driver) nodesFor(pods []*pod) *nodes.Set {
 	for _, p := range distinct {
 		key += p.signature + "\n"
 	}
-	return d.nodes.SetFor(key, func() []fit.Pod { return askedOf(distinct) })
+	return d.nodes.Sets.For(key, func() []fit.Pod { return askedOf(distinct) })
 }
 
 // distinctBy lists one pod of each kind: pods of a gang are mostly alike.
@@ -60,13 +60,13 @@ func (p *pod) key(suits fit.Nodes) string {
 // setEvents tell the engine of gangs that wait whose set of nodes is another now. One that no node suits any more is
 // taken back.
 func (d *Driver) setEvents() (events []engine.Event) {
-	d.nodes.SetsSeen()
+	d.nodes.Sets.Seen()
 	var others []*gang
 	for _, g := range d.byID {
 		if g.phase != waiting || g.nodes == nil {
 			continue
 		}
-		if d.nodes.BringUp(g.nodes); g.nodes.Why != "" || g.nodes.Within() != g.spec.Nodes {
+		if d.nodes.Sets.BringUp(g.nodes); g.nodes.Why != "" || g.nodes.Within() != g.spec.Nodes {
 			others = append(others, g)
 		}
 	}
@@ -80,7 +80,7 @@ func (d *Driver) setEvents() (events []engine.Event) {
 		spec := *g.spec
 		d.nodes.Loans.Confine(&spec, g.nodes.Within())
 		g.spec = &spec
-		events = append(append(events, d.nodes.Name(g.nodes)...),
+		events = append(append(events, d.nodes.Sets.Name(g.nodes)...),
 			engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 	}
 	return events
@@ -94,16 +94,16 @@ func (d *Driver) forgetSets() {
 			used[g.nodes] = true
 		}
 	}
-	d.nodes.KeepSets(used)
+	d.nodes.Sets.Keep(used)
 }
 
 // setNodes gives the jobs of a snapshot that wait the nodes that suit them now, and writes down these sets.
 func (d *Driver) setNodes(snap *engine.Snapshot) {
-	d.nodes.NameAgain() // a gang that no node suits is taken back
+	d.nodes.Sets.NameAgain() // a gang that no node suits is taken back
 	snap.Sets = nil
 	confine := func(spec *cluster.Job, s *nodes.Set) {
 		d.nodes.Loans.Confine(spec, s.Within())
-		for _, ev := range d.nodes.Name(s) {
+		for _, ev := range d.nodes.Sets.Name(s) {
 			snap.Sets = append(snap.Sets, *ev.Set)
 		}
 	}

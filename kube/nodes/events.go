@@ -63,7 +63,7 @@ func (r *Room) Tell(e *Engine) (news News) {
 	}
 	clear(r.joined)
 	if len(news.Events) > 0 {
-		r.sets.dirty, news.Joined = true, true
+		r.Sets.dirty, news.Joined = true, true
 		r.World.NoteTaints(r.order)
 	}
 	news.Nodes = append(e.Nodes, r.joining...)
@@ -143,7 +143,7 @@ func (r *Room) change(i int, s *cluster.Node, e *Engine, news *News) bool {
 		e.Nodes[i].Bad = was.Bad
 	}
 	e.Nodes[i].State, e.Nodes[i].Asleep = was.State, was.Asleep
-	r.suitsOthers(s.Name)
+	r.Sets.turned(s.Name)
 	news.Events = append(news.Events, engine.Event{Type: engine.NodeChanged, Node: s.Name, Spare: s})
 	return true
 }
@@ -190,7 +190,7 @@ func (r *Room) differs(old, obj *v1.Node) (seen Seen) {
 	if labelled && labelsDiffer(r.opt.Labels, old, obj) {
 		r.isAnother(obj.Name)
 	}
-	r.suitsOthers(obj.Name)
+	r.Sets.turned(obj.Name)
 	seen.Other = true
 	if labelled {
 		r.World.NoteTaints(r.order)

@@ -79,7 +79,7 @@ func (r *Room) drop(name string) {
 // Begin prepares the room for the next engine, which goes on from a snapshot. Nodes that are gone and that no job
 // refers to are forgotten, unless numbers have to stay what they are: then keep is true. Nodes that are new are added.
 func (r *Room) Begin(snap *engine.Snapshot, keep bool) {
-	r.sets.begin()
+	r.Sets.begin()
 	r.SizesDirty = false
 	clear(r.joined)
 	clear(r.changed)

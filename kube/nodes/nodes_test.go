@@ -88,7 +88,7 @@ func TestTell(t *testing.T) {
 	r.See(node(1))
 	news := tell()
 	if len(news.Events) != 1 || news.Events[0].Type != engine.NodeUp || len(news.Nodes) != 2 || !news.Joined ||
-		!r.Joins("n1") || !r.SetsDirty() {
+		!r.Joins("n1") || !r.Sets.Dirty() {
 		t.Errorf("n1 joined: %+v", news)
 	}
 	r.See(node(2))
@@ -142,22 +142,22 @@ func TestSets(t *testing.T) {
 	r := newRoom(t, 2)
 	p := controlplane.Pod("p", 1, nil)
 	p.Spec.NodeSelector = map[string]string{"color": "red"}
-	set := r.SetFor("red", func() []fit.Pod { return []fit.Pod{{Obj: p}} })
+	set := r.Sets.For("red", func() []fit.Pod { return []fit.Pod{{Obj: p}} })
 	if set.Why == "" || len(set.Names) != 0 {
 		t.Errorf("no node is red: %+v", set.Set)
 	}
 	red := node(1)
 	red.Labels["color"] = "red"
-	if seen := r.See(red); !seen.Moved || !seen.Other || seen.Renew != "" || !r.SetsDirty() {
+	if seen := r.See(red); !seen.Moved || !seen.Other || seen.Renew != "" || !r.Sets.Dirty() {
 		t.Errorf("%+v", seen)
 	}
-	if r.BringUp(set); len(set.Names) != 1 || set.Names[0] != "n1" {
+	if r.Sets.BringUp(set); len(set.Names) != 1 || set.Names[0] != "n1" {
 		t.Errorf("%v", set.Names)
 	}
-	if len(r.Name(set)) != 1 || len(r.Naming(set)) != 0 || len(r.Named()) != 1 {
-		t.Errorf("the engine is told %v", r.Named())
+	if len(r.Sets.Name(set)) != 1 || len(r.Sets.Naming(set)) != 0 || len(r.Sets.Named()) != 1 {
+		t.Errorf("the engine is told %v", r.Sets.Named())
 	}
-	if r.KeepSets(nil); r.Kept().Sets+r.Kept().Log != 0 {
+	if r.Sets.Keep(nil); r.Kept().Sets+r.Kept().Log != 0 {
 		t.Errorf("%+v", r.Kept())
 	}
 }

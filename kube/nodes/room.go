@@ -39,6 +39,7 @@ type Room struct {
 	Power *power.Room
 	MIG   *mig.Room
 	Loans *loans.Room
+	Sets  Sets // of nodes that suit pods
 	// Dirty: a node's state or health may differ from the engine's. SizesDirty: its CPU, RAM or slices may.
 	Dirty, SizesDirty bool
 
@@ -55,16 +56,16 @@ type Room struct {
 	models   map[string]cluster.GPUModel // GPU models by name, as they were looked up
 	excluded map[string]string           // by name: why the present engine does without a node's GPUs
 	said     map[string]string           // ... and what people were told of it
-	sets     nodeSets
 }
 
 // New makes a room without nodes.
 func New(opt Options) *Room {
-	return &Room{World: opt.World, Power: opt.Power, MIG: opt.MIG, Loans: opt.Loans, opt: opt,
+	r := &Room{World: opt.World, Power: opt.Power, MIG: opt.MIG, Loans: opt.Loans, opt: opt,
 		nodes: map[string]*Node{}, number: map[string]int{},
 		left: leftNodes{since: map[string]cluster.Time{}}, joined: map[string]bool{}, changed: map[string]bool{},
-		models: map[string]cluster.GPUModel{}, excluded: map[string]string{}, said: map[string]string{},
-		sets: newSets()}
+		models: map[string]cluster.GPUModel{}, excluded: map[string]string{}, said: map[string]string{}}
+	r.Sets = newSets(r)
+	return r
 }
 
 // Node is a node by its name; nil: nothing is known of it.
@@ -93,18 +94,12 @@ type Kept struct{ Known, Numbered, Gone, Joined, Changed, Sets, Log int }
 
 // Kept counts what is remembered.
 func (r *Room) Kept() Kept {
-	return Kept{len(r.nodes), len(r.number), len(r.left.since), len(r.joined), len(r.changed), len(r.sets.known),
-		len(r.sets.log)}
+	return Kept{len(r.nodes), len(r.number), len(r.left.since), len(r.joined), len(r.changed), len(r.Sets.known),
+		len(r.Sets.log)}
 }
 
 // Order lists the names of the engine's nodes by their numbers there. It must not be changed.
 func (r *Room) Order() []string { return r.order }
-
-// Number is that of a node in the engine; false: the engine does not have it.
-func (r *Room) Number(name string) (int, bool) {
-	i, ok := r.number[name]
-	return i, ok
-}
 
 // Has reports whether the engine has a node.
 func (r *Room) Has(name string) bool {
@@ -205,7 +200,7 @@ func (r *Room) See(obj *v1.Node) (seen Seen) {
 	switch {
 	case old == nil:
 		r.joined[obj.Name], r.Dirty = true, true
-		r.suitsOthers(obj.Name)
+		r.Sets.turned(obj.Name)
 		seen.Moved, seen.Other = true, true
 	case (old.Labels[mig.Label] == mig.Changing) != (obj.Labels[mig.Label] == mig.Changing):
 		n.MIG.Stays = true

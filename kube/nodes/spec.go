@@ -45,7 +45,7 @@ func (r *Room) spec(name string, n *Node, pods map[*fit.Neighbour]bool, h holds.
 	have := n.Obj.Status.Allocatable
 	s.CPU = max(s.CPU, amount.Milli(have.Cpu())-n.held.CPU)
 	s.RAM = max(s.RAM, amount.MiB(have.Memory(), false)-n.held.RAM)
-	replicas, _ := r.onlyReplicas(n, pods)
+	replicas, _ := onlyReplicas(r.opt.GPUs, n, pods)
 	s.GPUs = min(max(s.GPUs, r.opt.GPUs.Count(n.Obj.Status.Capacity), r.opt.GPUs.Count(have), r.opt.Published(name),
 		replicas.GPUs()), cluster.MaxGPUsPerNode)
 	s = r.sliced(s, n, pods, &h)
@@ -120,7 +120,7 @@ func (r *Room) Bad(s *cluster.Node, h holds.Of) uint64 {
 	whole := gpus.Whole(s)
 	want := whole - max(r.opt.GPUs.Count(n.Obj.Status.Allocatable), r.opt.Published(s.Name)) + int(n.held.GPUs) +
 		r.opt.Claimed(s.Name)
-	if replicas, ok := r.onlyReplicas(n, r.World.On(s.Name)); ok {
+	if replicas, ok := onlyReplicas(r.opt.GPUs, n, r.World.On(s.Name)); ok {
 		want = replicas.Lost(whole)
 	}
 	var bad uint64
@@ -174,11 +174,11 @@ func (r *Room) LimitKinds(nodes []cluster.Node, helds map[string]holds.Of) (beyo
 
 // Replicas is what replicas of shared GPUs a node has, and what pods hold of them.
 func (r *Room) Replicas(name string) gpus.Replicas {
-	return r.replicas(r.nodes[name], r.World.On(name))
+	return replicas(r.opt.GPUs, r.nodes[name], r.World.On(name))
 }
 
-func (r *Room) replicas(n *Node, pods map[*fit.Neighbour]bool) gpus.Replicas {
-	s := r.opt.GPUs.ReplicasOn(n.Object())
+func replicas(names *gpus.Names, n *Node, pods map[*fit.Neighbour]bool) gpus.Replicas {
+	s := names.ReplicasOn(n.Object())
 	if s.Name != "" {
 		for p := range pods {
 			s.Take(&p.Replica, podOf(p).InEngine())
@@ -188,9 +188,9 @@ func (r *Room) replicas(n *Node, pods map[*fit.Neighbour]bool) gpus.Replicas {
 }
 
 // onlyReplicas is what replicas a node has, if none of its GPUs are given away whole.
-func (r *Room) onlyReplicas(n *Node, pods map[*fit.Neighbour]bool) (s gpus.Replicas, ok bool) {
-	if !r.opt.GPUs.OnlyShared(n.Object()) {
+func onlyReplicas(names *gpus.Names, n *Node, pods map[*fit.Neighbour]bool) (s gpus.Replicas, ok bool) {
+	if !names.OnlyShared(n.Object()) {
 		return s, false
 	}
-	return r.replicas(n, pods), true
+	return replicas(names, n, pods), true
 }
