@@ -89,7 +89,7 @@ func TestAttachSingles(t *testing.T) {
 		d.volumes.Changed(csiNode(name, map[string]int32{csi: n}))
 	}
 	d.boundClaims(v1.ReadWriteOnce, "c0", "c1", "c2", "c3", "c4", "c5", "left")
-	d.onVolume(nil, &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
+	d.volumeChanged(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: csi, NodeName: "n0000",
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("v-left")}}})
 	d.collect()

@@ -10,12 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/kube/fit/shared"
-	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // newClaims makes what is known of resource claims and devices.
@@ -52,27 +50,6 @@ func (d *Driver) newClaims() *claims.Claims {
 func (d *Driver) claimsChanged(devices bool) {
 	d.nodes.SizesDirty, d.nodes.Dirty = d.nodes.SizesDirty || devices, true
 	d.moves++
-}
-
-// watchDevices watches claims and devices, where the API server has them.
-func (d *Driver) watchDevices(ctx context.Context, f informers.SharedInformerFactory) error {
-	err := retry.UntilAnswered(ctx, d.opt.Log, "are there resource claims?", func(context.Context) error {
-		_, err := d.opt.Client.Discovery().ServerResourcesForGroupVersion(resourceapi.SchemeGroupVersion.String())
-		return err
-	})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("whether the API server has resource claims: %w", err)
-	}
-	d.claims.Served = true
-	r := f.Resource().V1()
-	return watchThese(ctx, f, []watched{
-		watches(d, r.DeviceClasses().Informer(), d.claims.Changed, d.claims.Gone),
-		watches(d, r.ResourceSlices().Informer(), d.claims.Changed, d.claims.Gone),
-		watches(d, r.ResourceClaims().Informer(), d.claims.Changed, d.claims.Gone),
-	})
 }
 
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then

@@ -3,14 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -27,44 +23,6 @@ func (d *Driver) newMIG(w mig.Writer) *mig.Room {
 	return mig.New(mig.Options{Rules: d.opt.MIG, Scheduler: d.opt.Scheduler, Labels: d.opt.Labels, GPUs: d.gpus,
 		Now: d.opt.Now, LoopTime: func() cluster.Time { return d.now }, Changed: func() { d.nodes.Dirty = true },
 		Partitioned: d.opt.Observe.Partitioned, Log: d.opt.Log, Writer: w})
-}
-
-// watchMIG watches the ConfigMaps of the rules. One that may not be read is said once, and scheduling goes on.
-func (d *Driver) watchMIG(ctx context.Context) error {
-	var seen []string
-	for i := range d.opt.MIG {
-		r := &d.opt.MIG[i]
-		if slices.Contains(seen, r.Key()) {
-			continue
-		}
-		seen = append(seen, r.Key())
-		f := informers.NewSharedInformerFactoryWithOptions(d.opt.Client, 0, informers.WithNamespace(r.Space),
-			informers.WithTransform(trim),
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + r.Map }))
-		d.workers.Go(func() {
-			<-ctx.Done()
-			f.Shutdown()
-		})
-		in := f.Core().V1().ConfigMaps().Informer()
-		said := false
-		err := in.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-			if !said && apierrors.IsForbidden(err) {
-				said = true
-				d.opt.Log.Error("what nodes can be partitioned into may not be read: none is", "configmap", r.Key(),
-					"error", err)
-			}
-		})
-		if err != nil {
-			return err
-		}
-		w := watches(d, in, func(m *v1.ConfigMap) { d.nodes.MIG.MapChanged(m, false) },
-			func(m *v1.ConfigMap) { d.nodes.MIG.MapChanged(m, true) })
-		if _, err := in.AddEventHandler(w.handler()); err != nil {
-			return err
-		}
-		f.Start(ctx.Done())
-	}
-	return nil
 }
 
 // migRound looks after nodes that are on their way, and for which gangs others are to be changed.

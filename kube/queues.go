@@ -2,23 +2,15 @@ package kube
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"math/bits"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/queues"
-	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // Queue objects: watched where the cluster knows them, a change of them is a
@@ -29,78 +21,8 @@ const (
 	statusPart  = 50 // ... and at most a fiftieth of the time goes into it
 )
 
-// watchQueues watches Queue objects, from now on or from when their definition
-// is there.
-func (d *Driver) watchQueues(ctx context.Context) ([]cache.InformerSynced, error) {
-	if d.opt.Dynamic == nil {
-		return nil, nil
-	}
-	var served bool
-	err := retry.UntilAnswered(ctx, d.opt.Log, "are there Queue objects?", func(ctx context.Context) (err error) {
-		served, err = servesQueues(ctx, d.opt.Dynamic)
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case served:
-		synced, err := d.informQueues(ctx)
-		return []cache.InformerSynced{synced}, err
-	}
-	d.opt.Log.Info("the cluster has no Queue objects (" + queues.Resource.GroupVersion().String() +
-		" is not served): the configuration's queues count")
-	d.workers.Go(func() {
-		tick := time.NewTicker(cmp.Or(d.opt.Rescan, time.Minute))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if served, err := servesQueues(ctx, d.opt.Dynamic); err == nil && served {
-				if _, err := d.informQueues(ctx); err != nil {
-					d.opt.Log.Error("Queue objects cannot be watched", "error", err)
-				}
-				return
-			}
-		}
-	})
-	return nil, nil
-}
-
-// servesQueues asks whether there are Queue objects. That they are there and may
-// not be read is an error: an informer would wait for ever.
-func servesQueues(ctx context.Context, client dynamic.Interface) (bool, error) {
-	_, err := client.Resource(queues.Resource).List(ctx, metav1.ListOptions{Limit: 1})
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("queues.%s cannot be listed: %w", queues.Resource.Group, err)
-	}
-	return true, nil
-}
-
-func (d *Driver) informQueues(ctx context.Context) (cache.InformerSynced, error) {
-	in := dynamicinformer.NewFilteredDynamicInformer(d.opt.Dynamic, queues.Resource, "", 0, cache.Indexers{},
-		nil).Informer()
-	w := watches(d, in, func(u *unstructured.Unstructured) { d.queueChanged(u, false) },
-		func(u *unstructured.Unstructured) { d.queueChanged(u, true) })
-	reg, err := in.AddEventHandler(w.handler())
-	if err != nil {
-		return nil, err
-	}
-	d.workers.Go(func() { in.RunWithContext(ctx) })
-	return reg.HasSynced, nil
-}
-
 // queueChanged books a Queue object as it is now.
-func (d *Driver) queueChanged(u *unstructured.Unstructured, gone bool) {
-	if gone {
-		d.queues.Gone(u.GetName())
-		return
-	}
+func (d *Driver) queueChanged(u *unstructured.Unstructured) {
 	if err := d.queues.Changed(u); err != nil {
 		d.opt.Log.Error("a Queue object cannot be read", "queue", u.GetName(), "error", err)
 		return

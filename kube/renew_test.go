@@ -5,9 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 )
@@ -111,28 +109,5 @@ func TestAnsweredLate(t *testing.T) {
 	steps(t, d)
 	if g := d.gangs["gang/default/train"]; g == old || g == nil || len(g.pods) != 2 || g.phase != starting {
 		t.Errorf("the gang that came second: %+v", g)
-	}
-}
-
-// A relist tells of a pod that took the name of another as of one that changed.
-func TestAnother(t *testing.T) {
-	var saw []string
-	name := func(obj any) string {
-		if p, ok := obj.(*v1.Pod); ok {
-			return string(p.UID)
-		}
-		return "none"
-	}
-	w := watched{changed: func(old, obj any) { saw = append(saw, "changed "+name(old)+" "+name(obj)) },
-		gone: func(obj any) { saw = append(saw, "gone "+name(obj)) }}
-	a, b := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "a"}}, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "b"}}
-	h := w.handler()
-	h.OnAdd(a, false)
-	h.OnUpdate(a, a)
-	h.OnUpdate(a, b)
-	h.OnDelete(cache.DeletedFinalStateUnknown{Obj: b})
-	if want := []string{"changed none a", "changed a a", "gone a", "changed none b", "gone b"}; !slices.Equal(saw,
-		want) {
-		t.Errorf("%q, not %q", saw, want)
 	}
 }
