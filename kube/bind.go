@@ -11,14 +11,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/reports"
-	"github.com/muster-gpu/muster/kube/retry"
+	"github.com/muster-gpu/muster/kube/write"
 )
 
 // start binds a gang as the engine wants it.
@@ -140,30 +139,18 @@ func slotsOf(p *plans.Plan) (slots []slot) {
 func (d *Driver) bind(g *gang, p *pod, node string) {
 	p.binding, p.assumed = true, node
 	d.move(p, false)
-	obj, run, notes := p.Obj, g.run, d.notesFor(g, p.Obj)
-	if d.opt.Authority != "" && reports.HasToken(obj) {
+	run, notes := g.run, d.notesFor(g, p.Obj)
+	if d.opt.Authority != "" && reports.HasToken(p.Obj) {
 		notes[AnnotationSum] = d.opt.Authority
-	}
-	done := func(err error) { d.inbox.Put(func() { d.bound(g, p, run, node, err) }) }
-	list := d.claims.Given(&p.Neighbour)
-	bind := func(ctx context.Context) {
-		written, err := d.claimWriter().Reserve(ctx, obj, list)
-		if len(written) > 0 {
-			d.inbox.Put(func() { d.claims.Written(written) })
-		}
-		if err == nil {
-			d.crash("kube-binding")
-			err = d.bindNow(ctx, obj, node, notes)
-			d.crash("kube-bound")
-		}
-		done(err)
 	}
 	mounts, err := d.volumes.Choose(&p.Neighbour, d.nodes.World.Node(node))
 	if err != nil {
-		done(err)
+		d.inbox.Put(func() { d.bound(g, p, run, node, err) })
 		return
 	}
-	d.do(func(ctx context.Context) { d.mounted(ctx, obj, node, mounts, 0, bind, done) })
+	d.writer.Bind(&write.Binding{Pod: p.Obj, Node: node, Notes: notes, Claims: d.claims.Given(&p.Neighbour),
+		Mounts: mounts, Reserved: d.claims.Written,
+		Done: func(err error) { d.bound(g, p, run, node, err) }})
 }
 
 // notesFor is what is written to a pod of a gang with its binding.
@@ -182,46 +169,6 @@ func (d *Driver) noteRun(g *gang, lost bool) {
 	if r := d.eng.Record(g.id); r != nil && g.spec != nil && r.Started > 0 {
 		d.losses.Note(g.spec.Tier, d.now.Sub(r.Started), lost)
 	}
-}
-
-// bindNow binds a pod, and tries again what may be a passing trouble.
-func (d *Driver) bindNow(ctx context.Context, obj *v1.Pod, node string, notes map[string]string) error {
-	b := &v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name, UID: obj.UID,
-		Annotations: notes}, Target: v1.ObjectReference{Kind: "Node", Name: node}}
-	for try := 0; ; try++ {
-		err := d.opt.Client.CoreV1().Pods(obj.Namespace).Bind(ctx, b, metav1.CreateOptions{})
-		switch {
-		case err == nil:
-			return nil
-		case apierrors.IsConflict(err):
-			if bound, open := d.conflict(ctx, obj, node); bound {
-				return nil
-			} else if !open {
-				return err
-			}
-		case retry.Definite(err):
-			return err
-		}
-		if try+1 == retry.Tries || !retry.Pause(ctx, min(100*time.Millisecond<<try, 10*time.Second)) {
-			return err
-		}
-	}
-}
-
-// conflict looks what is behind a conflict. It may be our own success, when no
-// answer came of it; and the API server calls it a conflict, too, when its store
-// failed: then the pod is still open.
-func (d *Driver) conflict(ctx context.Context, obj *v1.Pod, node string) (bound, open bool) {
-	now, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Get(ctx, obj.Name, metav1.GetOptions{})
-	switch {
-	case err != nil:
-		return false, !retry.Definite(err)
-	case now.UID != obj.UID:
-		return false, false
-	case now.Spec.NodeName != "":
-		return now.Spec.NodeName == node, false
-	}
-	return false, now.DeletionTimestamp == nil && len(now.Spec.SchedulingGates) == 0
 }
 
 // bound books what became of a binding.

@@ -1,14 +1,10 @@
 package kube
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/kube/fit"
@@ -116,35 +112,9 @@ func (d *Driver) pinned(p *pod, node string) bool {
 	return (n == nil || d.volumes.Reach(&p.Neighbour, n)) && d.claims.Reach(&p.Neighbour, n)
 }
 
-// claimWriter writes into claims.
-func (d *Driver) claimWriter() claims.Writer {
-	return claims.Writer{Client: d.opt.Client, Now: d.opt.Now, Crash: d.opt.Crash}
-}
-
 // takeBack takes back what is reserved for a pod that could not be bound. Its claims count as taken until that is done.
 func (d *Driver) takeBack(p *pod) {
-	obj, list := p.Obj, d.claims.Given(&p.Neighbour)
-	d.do(func(ctx context.Context) { d.takeBackNow(ctx, p, obj, list, 0) })
-}
-
-func (d *Driver) takeBackNow(ctx context.Context, p *pod, obj *v1.Pod, list []claims.Given, try int) {
-	var done []*resourceapi.ResourceClaim
-	now, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Get(ctx, obj.Name, metav1.GetOptions{})
-	switch {
-	case err == nil && now.UID == obj.UID && now.Spec.NodeName != "": // it was bound after all
-	case err == nil || apierrors.IsNotFound(err):
-		d.crash("kube-releasing")
-		done, err = d.claimWriter().Unreserve(ctx, obj, list)
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		if try%10 == 0 && ctx.Err() == nil {
-			d.opt.Log.Warn("devices cannot be taken back yet", "pod", obj.Namespace+"/"+obj.Name, "error", err)
-		}
-		again := func(ctx context.Context) { d.takeBackNow(ctx, p, obj, list, try+1) }
-		d.doLater(ctx, min(100*time.Millisecond<<min(try, 8), 10*time.Second), again, func() {})
-		return
-	}
-	d.inbox.Put(func() {
+	d.writer.TakeBack(p.Obj, d.claims.Given(&p.Neighbour), func(done []*resourceapi.ResourceClaim) {
 		d.claims.Written(done)
 		d.ungrant(p)
 	})

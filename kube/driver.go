@@ -31,6 +31,7 @@ import (
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/write"
 	"github.com/muster-gpu/muster/perf"
 )
 
@@ -95,7 +96,7 @@ type Driver struct {
 	aside    asides
 	lenders  bool // others may lend than the engine knows
 
-	work    chan func(context.Context)
+	writer  *write.Writer // what is asked of the API server
 	workers sync.WaitGroup
 	ready   atomic.Bool
 	notices *notices.Writer
@@ -149,12 +150,14 @@ func New(opt Options) *Driver {
 		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
 		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}},
 		aside: newAsides(),
-		work:  make(chan func(context.Context), 1<<16)}
+	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
 	world := d.newWorld()
 	d.fit = fit.NewNodes(d.gpus, power.Label, loans.Label, mig.Label)
 	d.inbox.Init()
+	d.writer = write.New(write.Options{Client: opt.Client, Log: opt.Log, Now: opt.Now, Loop: d.inbox.Put,
+		Crash: opt.Crash})
 	d.nodes = nodes.New(nodes.Options{GPUs: d.gpus, Labels: &d.opt.Labels, Suits: d.fit, World: world,
 		Power: d.newPower(), MIG: d.newMIG(migWriter{d}), Loans: loans.New(opt.Loans), Published: d.publishedGPUs,
 		Claimed: d.claims.Others})
@@ -172,7 +175,7 @@ func (d *Driver) Ready() bool { return d.ready.Load() }
 func (d *Driver) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	for range d.opt.Workers {
-		d.workers.Go(func() { d.worker(ctx) })
+		d.workers.Go(func() { d.writer.Work(ctx) })
 	}
 	d.workers.Go(func() { d.notices.Run(ctx) })
 	defer func() {
@@ -218,21 +221,6 @@ func (d *Driver) arrive(ctx context.Context) error {
 	return d.begin(d.found(), "start")
 }
 
-func (d *Driver) worker(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case f := <-d.work:
-			f(ctx)
-		}
-	}
-}
-
-// do gives work to a worker. The queue is long; when it is full all the same,
-// scheduling waits for it.
-func (d *Driver) do(f func(context.Context)) { d.work <- f }
-
 func (d *Driver) closeJournal() error {
 	if d.journal == nil {
 		return nil
@@ -240,12 +228,6 @@ func (d *Driver) closeJournal() error {
 	err := d.journal.Close()
 	d.journal = nil
 	return err
-}
-
-func (d *Driver) crash(point string) {
-	if d.opt.Crash != nil {
-		d.opt.Crash(point)
-	}
 }
 
 // clock is the time, which never runs backwards.

@@ -132,7 +132,7 @@ func (c *conform) start(d *Driver) {
 	c.d = d
 	ctx, cancel := context.WithCancel(context.Background())
 	for range d.opt.Workers {
-		d.workers.Go(func() { d.worker(ctx) })
+		d.workers.Go(func() { d.writer.Work(ctx) })
 	}
 	d.workers.Go(func() { d.notices.Run(ctx) })
 	c.Cleanup(func() {

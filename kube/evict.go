@@ -6,14 +6,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/write"
 )
 
 // notice is the event that tells a pod why it leaves.
@@ -22,13 +19,10 @@ type notice struct{ kind, reason, text string }
 // departure is a request for a pod to go. It holds for the pod as it was seen when that was decided: the API server
 // refuses it if the pod has changed since, and then it is decided again.
 type departure struct {
-	p       *pod
-	obj     *v1.Pod
-	seconds int64 // that it has to end
-	force   bool  // its node is gone: nothing else will say that it ended
-	evict   bool  // a disruption budget may refuse it
-	notice        // evict: told when it is granted
-	try     int
+	write.Departure
+	p      *pod
+	notice // of an eviction: told when it is granted
+	try    int
 }
 
 // stop lets a gang leave.
@@ -87,26 +81,26 @@ func (d *Driver) dismissal(g *gang, a *engine.Action, to string) notice {
 // evict asks for a pod's eviction until it is granted: a disruption budget may
 // refuse it for a while.
 func (d *Driver) evict(g *gang, p *pod) {
-	d.depart(departure{p: p, seconds: grace(p.Obj, g.grace), evict: true, notice: g.notice})
+	d.depart(departure{Departure: write.Departure{Seconds: grace(p.Obj, g.grace), Evict: true}, p: p, notice: g.notice})
 }
 
 // remove deletes a pod of a gang that is unwound, or of a node that is gone.
 func (d *Driver) remove(p *pod) {
-	l := departure{p: p, seconds: grace(p.Obj, 30)}
+	l := departure{Departure: write.Departure{Seconds: grace(p.Obj, 30)}, p: p}
 	if !p.occupies(d.nodes) {
-		p.ended, l.force, l.seconds = true, true, 0
+		p.ended, l.Force, l.Seconds = true, true, 0
 	}
 	d.depart(l)
 }
 
 // depart lets a worker ask for a pod to go as it is now.
 func (d *Driver) depart(l departure) {
-	l.p.leaving, l.obj = true, l.p.Obj
-	d.do(func(ctx context.Context) {
-		err := d.departNow(ctx, &l)
+	l.p.leaving, l.Pod = true, l.p.Obj
+	d.writer.Do(func(ctx context.Context) {
+		err := d.writer.Remove(ctx, &l.Departure)
 		if err == nil {
-			if l.evict {
-				d.notices.Event(l.obj, l.kind, l.reason, l.text)
+			if l.Evict {
+				d.notices.Event(l.Pod, l.kind, l.reason, l.text)
 			}
 			return
 		}
@@ -116,35 +110,18 @@ func (d *Driver) depart(l departure) {
 	})
 }
 
-func (d *Driver) departNow(ctx context.Context, l *departure) error {
-	pods := d.opt.Client.CoreV1().Pods(l.obj.Namespace)
-	if l.evict {
-		d.crash("kube-evicting")
-		return pods.EvictV1(ctx,
-			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: l.obj.Namespace, Name: l.obj.Name},
-				DeleteOptions: patch.DeleteAsSeen(l.obj, l.seconds)})
-	}
-	now, err := pods.Patch(ctx, l.obj.Name, types.StrategicMergePatchType, patch.Disrupted(l.obj, l.force, d.opt.Now()),
-		metav1.PatchOptions{}, "status")
-	if err != nil {
-		return err
-	}
-	return pods.Delete(ctx, l.obj.Name, *patch.DeleteAsSeen(now, l.seconds))
-}
-
 // departLater asks again after a while what was refused or not answered.
 func (d *Driver) departLater(l *departure, err error) {
-	after := min(time.Second<<min(l.try, 5), 30*time.Second)
+	after := l.After(err, l.try)
 	switch {
 	case apierrors.IsConflict(err):
-		after = min(100*time.Millisecond<<min(l.try, 8), 10*time.Second)
-	case l.evict && apierrors.IsTooManyRequests(err) && l.try == 0:
-		d.notices.Event(l.obj, v1.EventTypeNormal, "EvictionRefused",
+	case l.Evict && apierrors.IsTooManyRequests(err) && l.try == 0:
+		d.notices.Event(l.Pod, v1.EventTypeNormal, "EvictionRefused",
 			"it is to leave, when its disruption budget allows that: "+l.text)
 		fallthrough
 	default:
 		if l.try%10 == 0 {
-			d.opt.Log.Warn("a pod does not go yet", "pod", l.obj.Namespace+"/"+l.obj.Name, "error", err)
+			d.opt.Log.Warn("a pod does not go yet", "pod", l.Pod.Namespace+"/"+l.Pod.Name, "error", err)
 		}
 	}
 	l.try++
@@ -156,9 +133,9 @@ func (d *Driver) departLater(l *departure, err error) {
 // settled again instead, as soon as that one has been seen here.
 func (d *Driver) departAgain(l *departure, changed bool) {
 	p := l.p
-	seen := p.Obj.ResourceVersion != l.obj.ResourceVersion
+	seen := p.Obj.ResourceVersion != l.Pod.ResourceVersion
 	switch {
-	case d.pods[p.Obj.UID] != p, p.Over() && !l.force:
+	case d.pods[p.Obj.UID] != p, p.Over() && !l.Force:
 		return // it is gone, or holds nothing any more
 	case changed && !seen:
 		l.try++
@@ -169,8 +146,8 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 		p.leaving, p.ended = false, false
 		d.touch(p.gang)
 	default:
-		if l.force && p.occupies(d.nodes) { // its node is back
-			l.force, l.seconds = false, grace(p.Obj, 30)
+		if l.Force && p.occupies(d.nodes) { // its node is back
+			l.Force, l.Seconds = false, grace(p.Obj, 30)
 		}
 		d.depart(*l)
 	}

@@ -45,11 +45,11 @@ func TestDepart(t *testing.T) {
 	})
 	events := record.NewFakeRecorder(10)
 	d.opt.Client, d.notices = client, notices.By(events)
-	for len(d.work) > 0 { // the binding
-		<-d.work
+	for len(d.writer.Waiting()) > 0 { // the binding
+		<-d.writer.Waiting()
 	}
 	d.evict(g, p)
-	(<-d.work)(t.Context())
+	(<-d.writer.Waiting())(t.Context())
 	if got := <-events.Events; got != "Normal EvictionRefused it is to leave, when its disruption budget allows that: for a test" {
 		t.Errorf("while its budget protects it, it is told %q", got)
 	}
@@ -57,7 +57,7 @@ func TestDepart(t *testing.T) {
 	again.ResourceVersion = "6"
 	next := func() {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); len(d.work) == 0; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); len(d.writer.Waiting()) == 0; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("it is not asked to leave again")
 			}
@@ -66,7 +66,7 @@ func TestDepart(t *testing.T) {
 				d.vacated(g, func(p *pod) { d.evict(g, p) })
 			}
 		}
-		(<-d.work)(t.Context())
+		(<-d.writer.Waiting())(t.Context())
 	}
 	next() // the API server knows version 6 already
 	d.podChanged(again)

@@ -2,30 +2,23 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	k8stesting "k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
-	"github.com/muster-gpu/muster/internal/fakekube"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -412,46 +405,5 @@ func (b *bench) dies(program string) {
 	b.wait("all gangs have run to their end", c.tend)
 	if !d.Ready() {
 		b.Error("the scheduler gave up")
-	}
-}
-
-// A binding that the API server calls a conflict is looked at: its store may have
-// failed, and then it is tried again.
-func TestConflict(t *testing.T) {
-	storeFails := apierrors.NewConflict(v1.Resource("pods/binding"), "p",
-		errors.New("rpc error: code = Unavailable desc = error reading from server: EOF"))
-	for name, c := range map[string]struct {
-		change func(*v1.Pod)
-		tries  int
-		fails  bool
-	}{
-		"the store failed":       {func(*v1.Pod) {}, 2, false},
-		"it was our own success": {func(p *v1.Pod) { p.Spec.NodeName = "n1" }, 1, false},
-		"another was quicker":    {func(p *v1.Pod) { p.Spec.NodeName = "n2" }, 1, true},
-		"it is another pod":      {func(p *v1.Pod) { p.UID = "other" }, 1, true},
-		"it is being deleted":    {func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }, 1, true},
-		"it has a gate": {func(p *v1.Pod) {
-			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
-		}, 1, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := controlplane.Pod("p", 1, nil)
-			pod.UID = "own"
-			now := pod.DeepCopy()
-			c.change(now)
-			client := fakekube.New(now)
-			tries := 0
-			client.PrependReactor("create", "pods", func(k8stesting.Action) (bool, runtime.Object, error) {
-				if tries++; tries == 1 {
-					return true, nil, storeFails
-				}
-				return true, nil, nil
-			})
-			d := New(testOptions(client, slog.New(slog.DiscardHandler)))
-			err := d.bindNow(t.Context(), pod, "n1", map[string]string{AnnotationPlan: "{}"})
-			if tries != c.tries || (err != nil) != c.fails {
-				t.Errorf("%d tries, then %v", tries, err)
-			}
-		})
 	}
 }

@@ -1,17 +1,13 @@
 package kube
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -114,17 +110,12 @@ func (d *Driver) carry(g *gang, obj *v1.Pod) {
 }
 
 // noteFor writes to a pod that waits what the scheduler's successor is to know.
-// By the status, as it is how a scheduler is permitted to write to pods that wait.
 func (d *Driver) noteFor(obj *v1.Pod, annotation, text string) {
 	notes := map[string]string{}
 	d.opt.Seal.Write(notes, obj.UID, annotation, text)
-	change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
-	d.do(func(ctx context.Context) {
-		if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
-			metav1.PatchOptions{}, "status"); err != nil {
-			d.opt.Log.Debug("what the next scheduler should know cannot be written to a pod that waits", "pod",
-				obj.Namespace+"/"+obj.Name, "annotation", annotation, "error", err)
-		}
+	d.writer.Annotate(obj, notes, func(err error) {
+		d.opt.Log.Debug("what the next scheduler should know cannot be written to a pod that waits", "pod",
+			obj.Namespace+"/"+obj.Name, "annotation", annotation, "error", err)
 	})
 }
 

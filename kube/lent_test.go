@@ -61,8 +61,8 @@ func TestReturnOverRestart(t *testing.T) {
 		service := &promising{within: 20 * time.Second}
 		d.opt.Client, d.opt.Lenders, d.opt.Seal = client, service, []byte("key")
 		d.opt.Now = func() time.Time { return now }
-		for len(d.work) > 0 { // the binding
-			<-d.work
+		for len(d.writer.Waiting()) > 0 { // the binding
+			<-d.writer.Waiting()
 		}
 		return d, d.pods[pidOf(d, "a")].gang, service, &written
 	}
@@ -72,7 +72,7 @@ func TestReturnOverRestart(t *testing.T) {
 	if grace := d.askBack(leave); grace != 18*time.Second {
 		t.Errorf("the gang that leaves has %v", grace)
 	}
-	(<-d.work)(t.Context())
+	(<-d.writer.Waiting())(t.Context())
 	var patch struct {
 		Metadata struct {
 			Annotations map[string]string `json:"annotations"`
@@ -129,8 +129,8 @@ func TestReturnFoundBound(t *testing.T) {
 		d, _ := stillWith(t, 1, func(opt *Options) {
 			opt.Client, opt.Lenders, opt.Seal = client, service, key
 		}, obj)
-		for len(d.work) > 0 {
-			(<-d.work)(t.Context())
+		for len(d.writer.Waiting()) > 0 {
+			(<-d.writer.Waiting())(t.Context())
 		}
 		var change struct {
 			Metadata struct{ Annotations map[string]string }

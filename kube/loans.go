@@ -1,11 +1,7 @@
 package kube
 
 import (
-	"context"
 	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/loans"
@@ -26,14 +22,10 @@ func (d *Driver) markLoans() {
 		}
 		d.nodes.Dirty = true
 		d.opt.Log.Info("loan", "node", name, "is", to)
-		d.do(func(ctx context.Context) {
-			nodes := d.opt.Client.CoreV1().Nodes()
-			_, err := nodes.Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
-			d.inbox.Put(func() {
-				if err != nil && d.nodes.Loans.Failed(name, to) { // it is tried again after the next step
-					d.opt.Log.Warn("a node cannot be labelled", "label", loans.Label, "to", to, "error", err)
-				}
-			})
+		d.writer.PatchNode(name, change, "kube-loan-"+to, nil, func(err error) {
+			if err != nil && d.nodes.Loans.Failed(name, to) { // it is tried again after the next step
+				d.opt.Log.Warn("a node cannot be labelled", "label", loans.Label, "to", to, "error", err)
+			}
 		})
 	}
 }

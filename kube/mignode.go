@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -64,39 +62,16 @@ func (d *Driver) besides(g *gang, text string) string {
 // migUsersOn counts them.
 func (d *Driver) migUsersOn(node string) int { return len(d.nodes.Users(node)) }
 
-// isUnused asks the API server itself whether a pod has a GPU of a node: what is watched may lag behind. The node
-// is cordoned by then.
-func (d *Driver) isUnused(ctx context.Context, node string) error {
-	list, err := d.opt.Client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		return err
-	}
-	for i := range list.Items {
-		p := &list.Items[i]
-		if p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed && d.gpus.Asked(p) {
-			return fmt.Errorf("pod %s/%s has a GPU there", p.Namespace, p.Name)
-		}
-	}
-	return nil
-}
-
 // migWriter writes on nodes how far they are, and events.
 type migWriter struct{ d *Driver }
 
 // PatchNode writes how far a node is (mig.Writer).
 func (w migWriter) PatchNode(name string, change []byte, to string, done func(error)) {
-	d := w.d
-	d.do(func(ctx context.Context) {
-		err := error(nil)
-		if to == mig.Changing {
-			err = d.isUnused(ctx, name)
-		}
-		d.crash("kube-mig-" + to)
-		if err == nil {
-			_, err = d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
-		}
-		d.inbox.Put(func() { done(err) })
-	})
+	var check func(context.Context) error
+	if to == mig.Changing {
+		check = func(ctx context.Context) error { return w.d.writer.Unused(ctx, name, w.d.gpus.Asked) }
+	}
+	w.d.writer.PatchNode(name, change, "kube-mig-"+to, check, done)
 }
 
 // Event says something of a node (mig.Writer).

@@ -118,7 +118,7 @@ func (d *Driver) goAway(g *gang) *gang {
 	p.until = d.now.Add(d.opt.Await)
 	d.gangs[w.key], d.passages[p.id] = w, w
 	d.touch(w)
-	d.crash("kube-moving")
+	d.writer.Crash("kube-moving")
 	return w
 }
 

@@ -238,7 +238,7 @@ func (d *Driver) round(now cluster.Time) {
 		return
 	}
 	d.busy = true
-	d.do(func(ctx context.Context) {
+	d.writer.Do(func(ctx context.Context) {
 		for _, r := range list {
 			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) &&
 				!errors.Is(err, ErrNotLeading) {

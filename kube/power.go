@@ -8,15 +8,9 @@ import (
 	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/power"
-	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // Nodes that are not needed are switched off (package kube/power), and on again for the gangs that the engine places
@@ -104,16 +98,12 @@ type powerWriter struct{ d *Driver }
 
 // PatchNode writes how far a node is (power.Writer).
 func (w powerWriter) PatchNode(name string, change []byte, to string, done func(error)) {
-	w.d.do(func(ctx context.Context) {
-		w.d.crash("kube-power-" + to)
-		_, err := w.d.opt.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{})
-		w.d.inbox.Put(func() { done(err) })
-	})
+	w.d.writer.PatchNode(name, change, "kube-power-"+to, nil, done)
 }
 
 // Switch runs a program that switches a node (power.Writer).
 func (w powerWriter) Switch(program, node string, off bool, done func(error)) {
-	w.d.do(func(ctx context.Context) {
+	w.d.writer.Do(func(ctx context.Context) {
 		err := error(nil)
 		if w.d.opt.Program != nil {
 			limited, cancel := context.WithTimeout(ctx, power.AskAgain)
@@ -121,7 +111,7 @@ func (w powerWriter) Switch(program, node string, off bool, done func(error)) {
 			cancel()
 		}
 		if off {
-			w.d.crash("kube-power-cut")
+			w.d.writer.Crash("kube-power-cut")
 		}
 		w.d.inbox.Put(func() { done(err) })
 	})
@@ -134,33 +124,16 @@ func (d *Driver) loadPower(ctx context.Context) {
 	if len(d.opt.Power) == 0 || d.opt.Namespace == "" {
 		return
 	}
-	var m *v1.ConfigMap
-	get := func(ctx context.Context) (err error) {
-		m, err = d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace).Get(ctx, d.powerMap(), metav1.GetOptions{})
-		return err
-	}
-	err := retry.UntilAnswered(ctx, d.opt.Log, "what is known of the nodes' weeks?", get)
+	data, err := d.writer.Load(ctx, d.opt.Namespace, d.powerMap(), "what is known of the nodes' weeks?")
 	switch {
-	case err == nil:
-		d.nodes.Power.Learn(d.powerMap(), m.Data)
-	case !apierrors.IsNotFound(err):
+	case err != nil:
 		d.opt.Log.Warn("what is known of the nodes' weeks cannot be read", "error", err)
+	case data != nil:
+		d.nodes.Power.Learn(d.powerMap(), data)
 	}
 }
 
 // Keep writes what is learnt (power.Writer).
 func (w powerWriter) Keep(data map[string]string, done func(error)) {
-	d := w.d
-	d.do(func(ctx context.Context) {
-		list := d.opt.Client.CoreV1().ConfigMaps(d.opt.Namespace)
-		m := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: d.powerMap(), Namespace: d.opt.Namespace}, Data: data}
-		_, err := list.Update(ctx, m, metav1.UpdateOptions{})
-		if apierrors.IsNotFound(err) {
-			_, err = list.Create(ctx, m, metav1.CreateOptions{})
-		}
-		if ctx.Err() != nil {
-			err = nil
-		}
-		d.inbox.Put(func() { done(err) })
-	})
+	w.d.writer.Keep(w.d.opt.Namespace, w.d.powerMap(), data, done)
 }

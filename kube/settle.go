@@ -356,7 +356,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	}
 	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
 	d.returned(g, d.opt.Now())
-	d.crash("kube-started")
+	d.writer.Crash("kube-started")
 	if up := d.gangs[g.of]; g.repair.patch && up != nil {
 		if events := d.repairGang(up); len(events) > 0 {
 			return events

@@ -2,20 +2,16 @@ package kube
 
 import (
 	"cmp"
-	"context"
 	"maps"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/show"
 )
@@ -78,14 +74,9 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 			continue // its binding says it
 		}
 		obj := p.Obj
-		notes := d.opt.trafficNotes(obj, t)
-		change := patch.JSON(map[string]any{"metadata": map[string]any{"uid": obj.UID, "annotations": notes}})
-		d.do(func(ctx context.Context) {
-			if _, err := d.opt.Client.CoreV1().Pods(obj.Namespace).Patch(ctx, obj.Name, types.MergePatchType, change,
-				metav1.PatchOptions{}, "status"); err != nil {
-				d.opt.Log.Warn("how its traffic is treated cannot be written to a pod", "pod",
-					obj.Namespace+"/"+obj.Name, "error", err)
-			}
+		d.writer.Annotate(obj, d.opt.trafficNotes(obj, t), func(err error) {
+			d.opt.Log.Warn("how its traffic is treated cannot be written to a pod", "pod",
+				obj.Namespace+"/"+obj.Name, "error", err)
 		})
 	}
 }

@@ -54,7 +54,8 @@ type Handlers struct {
 	Volumes    On[any] // claims, volumes and all that says where these are, or can be
 	Devices    On[any] // device classes, resource slices and resource claims
 	Served     func()  // is called before, and not on the loop, where the API server has such
-	// Object is what makes gangs, as it is now; nil: it is gone. Readable says whether the objects of a kind can be known.
+	// Object is what makes gangs, as it is now; nil: it is gone. Readable says whether the objects of a kind can be
+	// known.
 	Object   func(gangs.Key, *unstructured.Unstructured)
 	Readable func(kind *gangs.Kind, so bool)
 }
