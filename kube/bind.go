@@ -29,16 +29,16 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 		d.notThere(g, why)
 		return
 	}
-	if why := d.overdrawn(g, a); why != "" {
+	if why := g.overdrawn(d.nodes, a); why != "" {
 		d.distrust(g, why)
 		return
 	}
-	if why := d.outgrown(g, a); why != "" {
+	if why := g.outgrown(d.nodes, a); why != "" {
 		d.sendBack(g, why)
 		return
 	}
 	was := g.spec
-	need, beyond, spec := d.starters(g, a)
+	need, beyond, spec := g.starters(a)
 	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: g.beforeStart(d.eng)}
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
@@ -72,7 +72,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 // they are counted once more, from the pods alone, is so that a mistake in its
 // books costs a wait and not a GPU that is given twice. GPUs of claims and parts
 // of GPUs are not looked at: which those are, is known, or is the plugin's.
-func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
+func (g *gang) overdrawn(all *nodes.Room, a *engine.Action) string {
 	if slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(p.Obj.Spec.ResourceClaims) > 0 }) {
 		return ""
 	}
@@ -80,14 +80,14 @@ func (d *Driver) overdrawn(g *gang, a *engine.Action) string {
 	for i := range a.Allocs {
 		al := &a.Allocs[i]
 		if r := &g.spec.Tasks[al.Set].Request; !r.Fractional() {
-			more[d.nodes.Order()[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
+			more[all.Order()[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
 		}
 	}
 	for name, k := range more {
-		if k == 0 || d.nodes.Lost(name) {
+		if k == 0 || all.Lost(name) {
 			continue
 		}
-		if have, used := d.nodes.WholeGPUs(name, settledBut(g)); used+k > have {
+		if have, used := all.WholeGPUs(name, settledBut(g)); used+k > have {
 			return fmt.Sprintf("node %s has %d GPUs, pods hold %d, and it was to have %d more", name, have, used, k)
 		}
 	}

@@ -159,7 +159,7 @@ func New(opt Options) *Driver {
 	d.writer = write.New(write.Options{Client: opt.Client, Log: opt.Log, Now: opt.Now, Loop: d.inbox.Put,
 		Crash: opt.Crash})
 	d.nodes = nodes.New(nodes.Options{GPUs: d.gpus, Labels: &d.opt.Labels, Suits: d.fit, World: world,
-		Power: d.newPower(), MIG: d.newMIG(migWriter{d}), Loans: loans.New(opt.Loans), Published: d.publishedGPUs,
+		Power: d.newPower(), MIG: d.newMIG(migWriter{d}), Loans: loans.New(opt.Loans), Published: d.claims.GPUsOn,
 		Claimed: d.claims.Others})
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)

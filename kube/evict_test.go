@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/fakekube"
 	"github.com/muster-gpu/muster/kube/notices"
+	"github.com/muster-gpu/muster/kube/write"
 )
 
 // A pod is made to leave only as it was seen: one that has changed is looked at again before it is asked for
@@ -44,10 +45,11 @@ func TestDepart(t *testing.T) {
 		return true, nil, answers[len(seen)-1]
 	})
 	events := record.NewFakeRecorder(10)
-	d.opt.Client, d.notices = client, notices.By(events)
+	d.notices = notices.By(events)
 	for len(d.writer.Waiting()) > 0 { // the binding
 		<-d.writer.Waiting()
 	}
+	d.writer = write.New(write.Options{Client: client, Now: time.Now, Log: d.opt.Log, Loop: d.inbox.Put})
 	d.evict(g, p)
 	(<-d.writer.Waiting())(t.Context())
 	if got := <-events.Events; got != "Normal EvictionRefused it is to leave, when its disruption budget allows that: for a test" {

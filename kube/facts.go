@@ -146,7 +146,7 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	taken := holds.InUseByNode(snap, d.nodes.Order())
 	keys := slices.Sorted(maps.Keys(d.gangs))
 	slices.SortStableFunc(keys, func(a, b string) int { // places that no pod has may have been given to others since
-		return cmp.Compare(d.unseated(d.gangs[a]), d.unseated(d.gangs[b]))
+		return cmp.Compare(d.gangs[a].unseated(d.opt.Seal), d.gangs[b].unseated(d.opt.Seal))
 	})
 	for _, key := range keys {
 		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
@@ -212,9 +212,9 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 		return nil, fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
 	}
 	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
-	p = d.asHeld(g, p, trusted)
+	p = g.asHeld(d.nodes, p, trusted)
 	spec, unclear := d.specOf(g, pods, gangs.Membership{})
-	away := d.givenAway(g, p) || empty > 0 && trusted && g.lostPlace(d.nodes)
+	away := g.givenAway(d.nodes, p) || empty > 0 && trusted && g.lostPlace(d.nodes)
 	if away || empty > 0 && !g.openPlaces(trusted) {
 		p, empty = g.shrunk(p), 0
 	}

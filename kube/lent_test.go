@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/internal/fakekube"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
+	"github.com/muster-gpu/muster/kube/write"
 )
 
 // promising is a service that has what it lent within a time.
@@ -59,11 +60,9 @@ func TestReturnOverRestart(t *testing.T) {
 			return true, &v1.Pod{}, nil
 		})
 		service := &promising{within: 20 * time.Second}
-		d.opt.Client, d.opt.Lenders, d.opt.Seal = client, service, []byte("key")
+		d.opt.Lenders, d.opt.Seal = service, []byte("key")
 		d.opt.Now = func() time.Time { return now }
-		for len(d.writer.Waiting()) > 0 { // the binding
-			<-d.writer.Waiting()
-		}
+		d.writer = write.New(write.Options{Client: client, Log: d.opt.Log, Loop: d.inbox.Put}) // without the binding
 		return d, d.pods[pidOf(d, "a")].gang, service, &written
 	}
 	obj := controlplane.Pod("a", 1, nil)

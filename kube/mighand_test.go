@@ -280,7 +280,7 @@ func TestMIGDismiss(t *testing.T) {
 		if h.come(); c.waits != "" {
 			h.come(migGang(c.waits, 14, "1g.10gb", map[string]string{LabelTier: c.tier})...)
 		}
-		if g := low.gang; g.phase != running || h.migUsersOn("n1") == 0 {
+		if g := low.gang; g.phase != running || h.nodes.CountUsers("n1") == 0 {
 			t.Fatalf("%s: it does not run: %v", c.name, g.phase)
 		}
 		h.now = h.now.Add(time.Hour)
@@ -308,7 +308,7 @@ func TestMIGForGangs(t *testing.T) {
 			h.nodeGone(n.Name)
 		}
 		g := fmt.Sprintf("default/g%d", r.IntN(4))
-		text := h.nodes.MIG.Told(g, h.migUsersOn)
+		text := h.nodes.MIG.Told(g, h.nodes.CountUsers)
 		for i := range 9 {
 			name := fmt.Sprintf("n%d", i)
 			x := h.nodes.Node(name)

@@ -49,7 +49,7 @@ func (d *Driver) lookMIG(now cluster.Time) {
 
 // besides adds to what a gang waits for which nodes are being partitioned for it.
 func (d *Driver) besides(g *gang, text string) string {
-	more := d.nodes.MIG.Told(g.name, d.migUsersOn)
+	more := d.nodes.MIG.Told(g.name, d.nodes.CountUsers)
 	switch {
 	case more == "":
 		return text
@@ -58,9 +58,6 @@ func (d *Driver) besides(g *gang, text string) string {
 	}
 	return text + "; " + more
 }
-
-// migUsersOn counts them.
-func (d *Driver) migUsersOn(node string) int { return len(d.nodes.Users(node)) }
 
 // migWriter writes on nodes how far they are, and events.
 type migWriter struct{ d *Driver }

@@ -23,9 +23,9 @@ func (v migView) Up(name string) bool {
 		!v.d.eng.IsGivenBack(name)
 }
 
-func (v migView) Published(name string) int { return v.d.publishedGPUs(name) }
+func (v migView) Published(name string) int { return v.d.claims.GPUsOn(name) }
 
-func (v migView) UserCount(name string) int { return v.d.migUsersOn(name) }
+func (v migView) UserCount(name string) int { return v.d.nodes.CountUsers(name) }
 
 func (v migView) Users(name string) (list []mig.User) {
 	d := v.d

@@ -82,7 +82,7 @@ func (g *gang) asSubmitted(e *engine.Engine, need, more []*pod) bool {
 
 // starters are the pods that a gang starts with as the engine placed it - those
 // that it needs, and those that are beyond - and its job with no more than these.
-func (d *Driver) starters(g *gang, a *engine.Action) (need, beyond []*pod, spec *cluster.Job) {
+func (g *gang) starters(a *engine.Action) (need, beyond []*pod, spec *cluster.Job) {
 	for _, p := range g.submitted() {
 		if !slices.Contains(g.more, p.Obj.UID) {
 			need = append(need, p)

@@ -34,8 +34,8 @@ func (g *gang) latest(seal plans.Key) (p *plans.Plan, trusted bool, pods []*pod)
 }
 
 // unseated counts the places of a gang's plan that no pod has.
-func (d *Driver) unseated(g *gang) int {
-	p, _, pods := g.latest(d.opt.Seal)
+func (g *gang) unseated(seal plans.Key) int {
+	p, _, pods := g.latest(seal)
 	if p == nil {
 		return 0
 	}
@@ -94,19 +94,19 @@ func (p *pod) sameDevices(r *cluster.Request) bool {
 
 // holds is what a pod has of its place: its own CPU and memory, and of devices what it asks for. Only a plan that is
 // trusted says what a shared claim or a replica counts for.
-func (d *Driver) holds(p *pod, place cluster.Request, trusted bool) cluster.Request {
+func (p *pod) holds(all *nodes.Room, place cluster.Request, trusted bool) cluster.Request {
 	own := p.Request
 	if byPlan := p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0; byPlan && trusted {
 		own = place
 		own.CPU, own.RAM = p.Request.CPU, p.Request.RAM
-	} else if of := d.gpus.ReplicasOn(d.nodes.Object(p.node)).Of; p.Replica.One && of > 0 {
+	} else if of := all.Replicas(p.node).Of; p.Replica.One && of > 0 {
 		own.GPUs, own.Share = 1, gpus.Kind{Of: of}.Share()
 	}
 	return own
 }
 
 // asHeld is a gang's plan with each place as the pod that has it holds it.
-func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
+func (g *gang) asHeld(all *nodes.Room, p *plans.Plan, trusted bool) *plans.Plan {
 	now := plans.Plan{Repair: p.Repair, Alone: p.Alone}
 	if trusted {
 		now.Before = p.Before
@@ -116,7 +116,7 @@ func (d *Driver) asHeld(g *gang, p *plans.Plan, trusted bool) *plans.Plan {
 		s := &slots[i]
 		r := p.Tasks[s.set].Request
 		if q := g.pods[s.pod]; q != nil {
-			r = d.holds(q, r, trusted)
+			r = q.holds(all, r, trusted)
 			q.give(&r)
 			same = same && r == p.Tasks[s.set].Request
 		}

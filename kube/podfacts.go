@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -54,7 +55,7 @@ func (d *Driver) reread(p *pod) {
 		d.rereadForeign(p)
 	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
 		d.rereadBound(p)
-	case d.claimOf(p.Obj).Key != g.key && g.of == "":
+	case claimOf(d.objects, p.Obj).Key != g.key && g.of == "":
 		d.read(p)
 		d.rejoin(p)
 	default:
@@ -166,35 +167,35 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 
 // takesPlace reports whether a pod that is new can have a place of its gang: it asks for what the place is for, or for
 // the same GPUs and as much CPU and memory as the node has left - the pod before it may have been resized.
-func (d *Driver) takesPlace(p *pod, r *cluster.Request, node string) bool {
+func (p *pod) takesPlace(all *nodes.Room, r *cluster.Request, node string) bool {
 	if p.asks(r) {
 		return true
 	}
-	if d.nodes.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
+	if all.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
 		return false
 	}
-	cpu, ram := d.nodes.Left(node, settledBut(nil))
+	cpu, ram := all.Left(node, settledBut(nil))
 	return p.Request.CPU <= cpu && p.Request.RAM <= ram
 }
 
 // outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
 // resized and it has yet to hear of that; "": on none.
-func (d *Driver) outgrown(g *gang, a *engine.Action) string {
-	if !d.nodes.SizesDirty {
+func (g *gang) outgrown(all *nodes.Room, a *engine.Action) string {
+	if !all.SizesDirty {
 		return ""
 	}
 	more := map[string]cluster.Request{}
 	for i := range a.Allocs {
-		name := d.nodes.Order()[a.Allocs[i].Node]
+		name := all.Order()[a.Allocs[i].Node]
 		r := more[name]
 		r.CPU, r.RAM = r.CPU+a.Allocs[i].CPU, r.RAM+a.Allocs[i].RAM
 		more[name] = r
 	}
 	for name, r := range more {
-		if d.nodes.Lost(name) {
+		if all.Lost(name) {
 			continue
 		}
-		if cpu, ram := d.nodes.Left(name, settledBut(g)); r.CPU > cpu || r.RAM > ram {
+		if cpu, ram := all.Left(name, settledBut(g)); r.CPU > cpu || r.RAM > ram {
 			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram,
 				r.CPU, r.RAM)
 		}

@@ -78,11 +78,11 @@ func (g *gang) asleep(all *nodes.Room) (names []string, lost string) {
 }
 
 // wakingText says which nodes a gang waits for, and about how long; stem is the same at any time.
-func (d *Driver) wakingText(g *gang, now cluster.Time) (stem, text string) {
-	names, _ := g.asleep(d.nodes)
+func (g *gang) wakingText(all *nodes.Room, now cluster.Time) (stem, text string) {
+	names, _ := g.asleep(all)
 	left := time.Duration(0)
 	for _, name := range names {
-		left = max(left, d.nodes.Node(name).Power.Left(time.Unix(0, int64(now))))
+		left = max(left, all.Node(name).Power.Left(time.Unix(0, int64(now))))
 	}
 	what := "nodes are waking"
 	if len(names) == 1 {
@@ -117,23 +117,24 @@ func (w powerWriter) Switch(program, node string, off bool, done func(error)) {
 	})
 }
 
-func (d *Driver) powerMap() string { return d.opt.Scheduler + "-power" }
+// powerMap names the ConfigMap for what is learnt of the nodes' weeks.
+func (o *Options) powerMap() string { return o.Scheduler + "-power" }
 
 // loadPower reads what was learnt before.
 func (d *Driver) loadPower(ctx context.Context) {
 	if len(d.opt.Power) == 0 || d.opt.Namespace == "" {
 		return
 	}
-	data, err := d.writer.Load(ctx, d.opt.Namespace, d.powerMap(), "what is known of the nodes' weeks?")
+	data, err := d.writer.Load(ctx, d.opt.Namespace, d.opt.powerMap(), "what is known of the nodes' weeks?")
 	switch {
 	case err != nil:
 		d.opt.Log.Warn("what is known of the nodes' weeks cannot be read", "error", err)
 	case data != nil:
-		d.nodes.Power.Learn(d.powerMap(), data)
+		d.nodes.Power.Learn(d.opt.powerMap(), data)
 	}
 }
 
 // Keep writes what is learnt (power.Writer).
 func (w powerWriter) Keep(data map[string]string, done func(error)) {
-	w.d.writer.Keep(w.d.opt.Namespace, w.d.powerMap(), data, done)
+	w.d.writer.Keep(w.d.opt.Namespace, w.d.opt.powerMap(), data, done)
 }

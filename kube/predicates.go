@@ -64,10 +64,4 @@ func (d *Driver) freeFor(pods []*pod, node string) int {
 	return d.nodes.FreeFor(need, node)
 }
 
-// publishedGPUs is how many GPUs drivers publish of a node.
-func (d *Driver) publishedGPUs(node string) int {
-	count, _ := d.claims.Published(node)
-	return count
-}
-
 func sameGang(p, q *fit.Neighbour) bool { return podOf(p).gang == podOf(q).gang }

@@ -54,7 +54,7 @@ func (s *slot) isLost(all *nodes.Room) bool { return s.lost || all.Lost(s.node) 
 
 // hurt reports whether a running gang lost places and is to be repaired: some
 // of it is still there.
-func (d *Driver) hurt(g *gang) bool {
+func (g *gang) hurt(all *nodes.Room) bool {
 	if g.phase != running || !g.repair.wanted || g.leaves != "" {
 		return false
 	}
@@ -62,7 +62,7 @@ func (d *Driver) hurt(g *gang) bool {
 	for i := range g.slots {
 		s := &g.slots[i]
 		p := g.pods[s.pod]
-		if s.isLost(d.nodes) {
+		if s.isLost(all) {
 			some = true
 		} else if p != nil && !p.Over() && p.Obj.DeletionTimestamp == nil {
 			left = true
@@ -86,10 +86,10 @@ func (d *Driver) repairAll(snap *engine.Snapshot) {
 		}
 		rec := recs[g.id]
 		if rec == nil || rec.State != engine.Running || g.phase != running {
-			g.repair.wanted = g.repair.wanted && !d.hurt(g) // it leaves as a whole
+			g.repair.wanted = g.repair.wanted && !g.hurt(d.nodes) // it leaves as a whole
 			continue
 		}
-		if d.hurt(g) {
+		if g.hurt(d.nodes) {
 			d.cut(g, rec)
 		}
 		w := d.gangs[patchKey(g)]
@@ -328,7 +328,7 @@ func (d *Driver) confine(g *gang, l fit.Limits) fit.Limits {
 	h := &r.homes[r.home]
 	var outside []string
 	for _, name := range d.nodes.Order() {
-		if !d.isIn(h, name) {
+		if !h.has(name, d.nodes.World) {
 			outside = append(outside, name)
 		}
 	}
@@ -348,12 +348,12 @@ func (d *Driver) confine(g *gang, l fit.Limits) fit.Limits {
 	return l
 }
 
-// isIn reports whether a node is in a home.
-func (d *Driver) isIn(h *home, name string) bool {
+// has reports whether a node is in the home.
+func (h *home) has(name string, world *fit.World) bool {
 	if h.liked != nil {
 		return h.liked[name]
 	}
-	v, ok := d.nodes.World.Domain(name, h.label)
+	v, ok := world.Domain(name, h.label)
 	return ok && v == h.value
 }
 
@@ -368,7 +368,7 @@ func (g *gang) widen(seq int64) bool {
 
 // givenAway reports whether others have the places of a gang's plan that no pod of it has:
 // then they were lost once.
-func (d *Driver) givenAway(g *gang, p *plans.Plan) bool {
+func (g *gang) givenAway(all *nodes.Room, p *plans.Plan) bool {
 	open := map[string]int{}
 	for _, s := range g.slots {
 		if r := &p.Tasks[s.set].Request; !r.Fractional() {
@@ -376,11 +376,11 @@ func (d *Driver) givenAway(g *gang, p *plans.Plan) bool {
 		}
 	}
 	for _, s := range g.slots {
-		if s.pod != "" || d.nodes.Lost(s.node) ||
+		if s.pod != "" || all.Lost(s.node) ||
 			slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.Obj.Spec.ResourceClaims) > 0 }) {
 			continue
 		}
-		if have, used := d.nodes.WholeGPUs(s.node, settledBut(g)); open[s.node] > 0 && used+open[s.node] > have {
+		if have, used := all.WholeGPUs(s.node, settledBut(g)); open[s.node] > 0 && used+open[s.node] > have {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
@@ -103,7 +104,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	case d.opt.Failures.blame(g.sorted()) != "":
 		d.expel(g, d.opt.Failures.blame(g.sorted()))
 		return nil
-	case !d.knowsNodes(g):
+	case !g.isKnown(d.nodes, d.opt.Seal):
 		d.stale = "found bound"
 		return nil
 	case g.joins(d.nodes):
@@ -142,16 +143,16 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	return []engine.Event{d.adoptedNow(&f.rec)}
 }
 
-// knowsNodes reports whether the engine has all nodes on which a gang is, or is to be.
-func (d *Driver) knowsNodes(g *gang) bool {
-	if p, _, _ := g.latest(d.opt.Seal); p != nil {
+// isKnown reports whether the engine has all nodes on which the gang is, or is to be.
+func (g *gang) isKnown(all *nodes.Room, seal plans.Key) bool {
+	if p, _, _ := g.latest(seal); p != nil {
 		for _, on := range p.On {
-			if !d.nodes.Has(on.Node) {
+			if !all.Has(on.Node) {
 				return false
 			}
 		}
 	}
-	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !d.nodes.Has(p.node) })
+	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !all.Has(p.node) })
 }
 
 // joins reports whether the engine hears of a node of a gang in this very step.
@@ -165,7 +166,7 @@ func (g *gang) joins(all *nodes.Room) bool {
 func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	rec := d.recordOf(g.id)
 	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
-		g.repair.wanted = g.repair.wanted && !d.hurt(g) // it leaves as a whole
+		g.repair.wanted = g.repair.wanted && !g.hurt(d.nodes) // it leaves as a whole
 		return nil
 	}
 	w := d.gangs[patchKey(g)]
@@ -177,7 +178,7 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 			whole = true
 		}
 	}
-	hurt := d.hurt(g)
+	hurt := g.hurt(d.nodes)
 	if hurt {
 		d.cut(g, rec)
 		d.touch(g)
@@ -192,7 +193,7 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 func (d *Driver) hurtEvents() (events []engine.Event) {
 	var list []*gang
 	for _, g := range d.gangs {
-		if d.hurt(g) {
+		if g.hurt(d.nodes) {
 			list = append(list, g)
 		}
 	}

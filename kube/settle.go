@@ -162,7 +162,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	}
 	need, more, lacks := d.crew(g, &m)
 	if size := max(1, m.Size); len(need) < size {
-		g.refused = d.missing(g, len(need), size, lacks)
+		g.refused = g.lacksPods(len(need), size, lacks)
 		return nil
 	}
 	if events, done := d.succeed(g, need, more); done {
@@ -261,8 +261,8 @@ func (g *gang) asks() bool {
 	return false
 }
 
-// missing says what a gang waits for before it can be scheduled.
-func (d *Driver) missing(g *gang, have, want int, lacks string) string {
+// lacksPods says what a gang waits for before it can be scheduled.
+func (g *gang) lacksPods(have, want int, lacks string) string {
 	gated := 0
 	for _, p := range g.pods {
 		if len(p.Obj.Spec.SchedulingGates) > 0 {
@@ -549,11 +549,11 @@ func (d *Driver) replace(g *gang) []engine.Event {
 			continue
 		}
 		r := &g.spec.Tasks[s.set].Request
-		fits := func(p *pod) bool { return d.takesPlace(p, r, s.node) && !p.binding }
+		fits := func(p *pod) bool { return p.takesPlace(d.nodes, r, s.node) && !p.binding }
 		if g.repair.wanted && !d.nodes.Node(s.node).Up() &&
 			slices.ContainsFunc(pods, fits) {
 			s.lost = true // it may be elsewhere, if others of its gang are left
-			if d.hurt(g) {
+			if g.hurt(d.nodes) {
 				continue
 			}
 		}
@@ -575,7 +575,7 @@ func (d *Driver) replace(g *gang) []engine.Event {
 		d.bind(g, pods[k], s.node)
 		pods = slices.Delete(pods, k, k+1)
 	}
-	if d.hurt(g) {
+	if g.hurt(d.nodes) {
 		return d.repairGang(g)
 	}
 	return nil

@@ -89,8 +89,8 @@ func (g *gang) wanted() []*pod {
 }
 
 // claimOf finds out whose gang a pod of ours is.
-func (d *Driver) claimOf(obj *v1.Pod) *gangs.Claim {
-	c := d.objects.Of(obj)
+func claimOf(objects *gangs.Objects, obj *v1.Pod) *gangs.Claim {
+	c := objects.Of(obj)
 	if p := plans.Of(obj); p != nil && p.Alone && obj.Spec.NodeName != "" { // it started after its gang
 		one := gangs.Alone(obj, c.Object, c.Kind)
 		one.Of = c.Key
@@ -100,7 +100,7 @@ func (d *Driver) claimOf(obj *v1.Pod) *gangs.Claim {
 }
 
 // gangOf finds the gang of a pod of ours, or makes it.
-func (d *Driver) gangOf(obj *v1.Pod) *gang { return d.gangFor(d.claimOf(obj)) }
+func (d *Driver) gangOf(obj *v1.Pod) *gang { return d.gangFor(claimOf(d.objects, obj)) }
 
 func (d *Driver) gangFor(c *gangs.Claim) *gang {
 	g := d.gangs[c.Key]
@@ -144,7 +144,7 @@ func (d *Driver) drop(g *gang) {
 func (d *Driver) regroup(g *gang) {
 	if g.phase == gathering || g.phase == waiting {
 		for _, p := range g.sorted() {
-			if g.of == "" && d.claimOf(p.Obj).Key != g.key {
+			if g.of == "" && claimOf(d.objects, p.Obj).Key != g.key {
 				d.rejoin(p)
 			}
 		}
@@ -208,7 +208,7 @@ func (d *Driver) recall(g *gang, leave bool) {
 // of their gang are not.
 func (d *Driver) meetEarlier() {
 	for _, obj := range d.earlier {
-		if g := d.gangs[d.claimOf(obj).Key]; g != nil && d.pods[obj.UID] == nil {
+		if g := d.gangs[claimOf(d.objects, obj).Key]; g != nil && d.pods[obj.UID] == nil {
 			d.meet(obj)
 		}
 	}

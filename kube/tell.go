@@ -107,7 +107,7 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
 		}
 		stem, text = d.whyText(g, &y, now)
 	case g.waking:
-		stem, text = d.wakingText(g, now)
+		stem, text = g.wakingText(d.nodes, now)
 	}
 	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
 	to := uids(pods)

@@ -17,8 +17,8 @@ import (
 )
 
 // treatsTraffic reports whether gangs are told how the network treats what they transmit.
-func (d *Driver) treatsTraffic() bool {
-	return d.opt.Rules.Traffic != "" && d.opt.Rules.Spec.Network != nil
+func (o *Options) treatsTraffic() bool {
+	return o.Rules.Traffic != "" && o.Rules.Spec.Network != nil
 }
 
 // treatment is how the traffic of a gang is treated.
@@ -45,7 +45,7 @@ func (o *Options) trafficNotes(obj *v1.Pod, t *cluster.Treatment) map[string]str
 // tellTraffic adds to what is written to a pod with its binding how the network treats it, each variable with the
 // library's default where nothing is decided: an empty one is a mistake to NCCL.
 func (d *Driver) tellTraffic(g *gang, obj *v1.Pod, notes map[string]string) {
-	if !d.treatsTraffic() {
+	if !d.opt.treatsTraffic() {
 		return
 	}
 	t := g.treatment(d.eng)
@@ -66,7 +66,7 @@ func (d *Driver) tellTraffic(g *gang, obj *v1.Pod, notes map[string]string) {
 
 // treat writes to the pods of a running gang how their traffic is treated from now on.
 func (d *Driver) treat(g *gang, t *cluster.Treatment) {
-	if !d.treatsTraffic() || t == nil {
+	if !d.opt.treatsTraffic() || t == nil {
 		return
 	}
 	for _, p := range g.sorted() {
@@ -86,7 +86,7 @@ const marksOfPods = "written to its pods (" + AnnotationDSCP + "); what they sen
 
 // networkOf is what people see of how a running gang's traffic is treated; nil: as any other's.
 func (d *Driver) networkOf(g *gang) (n *show.Network) {
-	if d.treatsTraffic() {
+	if d.opt.treatsTraffic() {
 		began, now := g.startedWith(&d.opt.QoS), g.treatment(d.eng)
 		n = d.opt.QoS.Treated(&began, &now, marksOfPods, g.Last)
 	}

@@ -90,7 +90,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 				a.live = len(d.byID)
 			}
 			y := d.explain(g, d.clock())
-			if more := d.nodes.MIG.Told(g.name, d.migUsersOn); more != "" {
+			if more := d.nodes.MIG.Told(g.name, d.nodes.CountUsers); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,

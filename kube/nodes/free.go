@@ -72,6 +72,9 @@ func (r *Room) Users(name string) (list []*Pod) {
 	return list
 }
 
+// CountUsers counts them.
+func (r *Room) CountUsers(name string) int { return len(r.Users(name)) }
+
 // Occupied reports whether a pod is on a node that does not just go where its node goes.
 func (r *Room) Occupied(name string) bool {
 	for q := range r.World.On(name) {

@@ -110,6 +110,9 @@ func (all *Claims) Published(node string) (gpus int, product string) {
 	return all.pools().GPUs(node), all.pools().Product(node)
 }
 
+// GPUsOn is how many GPUs drivers publish of a node.
+func (all *Claims) GPUsOn(node string) int { return all.pools().GPUs(node) }
+
 // Others is how many GPUs of a node, rounded up, claims have for which no pod of ours pays.
 func (all *Claims) Others(node string) int { return all.devicesTaken().others[node] }
 
