@@ -22,11 +22,8 @@ import (
 
 // neighbours is which pods are where.
 type neighbours struct {
-	moves   int                   // counts what changed
-	seen    int                   // ... that waiting gangs know of
-	lookAt  cluster.Time          // not to be asked again before
-	memory  map[string]fit.Limits // what was found since the last move
-	asOf    int
+	seen    int              // the version of the world that waiting gangs know of
+	lookAt  cluster.Time     // not to be asked again before
 	turns   map[string]*turn // of pods that are in each other's way
 	minding map[*gang]bool   // gangs that wait in the engine, and minded
 	waits   map[*gang]bool   // gangs that wait for something to change around them
@@ -34,7 +31,7 @@ type neighbours struct {
 }
 
 func newNeighbours() neighbours {
-	return neighbours{memory: map[string]fit.Limits{}, turns: map[string]*turn{}, minding: map[*gang]bool{},
+	return neighbours{turns: map[string]*turn{}, minding: map[*gang]bool{},
 		waits: map[*gang]bool{}, holding: map[*gang]bool{}}
 }
 
@@ -68,7 +65,6 @@ func (d *Driver) move(p *pod, gone bool) {
 	}
 	d.nodes.Move(&p.Pod, at)
 	d.nodes.Dirty = d.claims.Moved(&p.Neighbour) || d.nodes.Dirty
-	d.moves++
 }
 
 func neighboursOf(pods []*pod) []*fit.Neighbour {
@@ -113,21 +109,11 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
 	if !d.requiresCheck(pods) {
 		return fit.Limits{}
 	}
-	if d.asOf != d.moves {
-		d.asOf, d.memory = d.moves, map[string]fit.Limits{}
+	world, ask := d.nodes.World, d.askFor(pods, careful, devices)
+	if len(pods) == 1 && len(world.Hidden()) == 0 {
+		return world.Known(ask, fmt.Sprint(devices, careful, pods[0].around, world.Key(&pods[0].Neighbour)))
 	}
-	key := ""
-	if len(pods) == 1 && len(d.nodes.World.Hidden()) == 0 {
-		key = fmt.Sprint(devices, careful, pods[0].around, d.nodes.World.Key(&pods[0].Neighbour))
-	}
-	if l, ok := d.memory[key]; ok && key != "" {
-		return l
-	}
-	got := d.nodes.World.Limits(d.askFor(pods, careful, devices))
-	if key != "" {
-		d.memory[key] = got
-	}
-	return got
+	return world.Limits(ask)
 }
 
 // lookAround tells the engine's job of a gang what nodes take of it now; false:
@@ -164,13 +150,13 @@ func sameLimits(j *cluster.Job, l *fit.Limits) bool {
 
 // refresh tells the engine of waiting gangs what changed around them.
 func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
-	if d.seen == d.moves || now < d.lookAt {
+	if d.seen == d.nodes.World.Version() || now < d.lookAt {
 		return nil
 	}
-	d.seen = d.moves
+	d.seen = d.nodes.World.Version()
 	for g := range d.waits {
 		delete(d.waits, g)
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	ids := slices.Collect(maps.Keys(d.byID))
 	if !d.nodes.World.Active() { // only those that asked for something
@@ -304,7 +290,7 @@ func (d *Driver) endTurn(g *gang) {
 		next := t.behind[0]
 		t.behind = t.behind[1:]
 		if d.gangs[next.key] == next && next.phase == gathering && next.turn != "" {
-			d.touch(next)
+			d.agenda.touch(next)
 			return
 		}
 	}

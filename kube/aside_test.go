@@ -132,7 +132,7 @@ func TestForgedPlan(t *testing.T) {
 			if len(w.nodes.Order()) != 3 {
 				t.Errorf("nodes: %q", w.nodes.Order())
 			}
-			if w.aside.count[asideHandler] > 0 {
+			if w.aside.count["handler"] > 0 {
 				t.Errorf("a handler failed")
 			}
 		})
@@ -242,8 +242,8 @@ func TestManyKinds(t *testing.T) {
 		n.Labels["nvidia.com/gpu.product"] = fmt.Sprint("Own-", i)
 	}
 	w = newWorld(t, nil, nodes, controlplane.Pod("a", 1, nil))
-	if w.at("a") == "" || w.aside.count[asideNode] != 300-255 {
-		t.Errorf("a is at %q; %d nodes are set aside", w.at("a"), w.aside.count[asideNode])
+	if w.at("a") == "" || w.aside.count["node"] != 300-255 {
+		t.Errorf("a is at %q; %d nodes are set aside", w.at("a"), w.aside.count["node"])
 	}
 }
 
@@ -315,7 +315,7 @@ func TestGarbage(t *testing.T) {
 		w.add(ok)
 		for range 20 {
 			w.now = w.now.Add(10 * time.Second)
-			w.moves++
+			w.nodes.World.Changed()
 			w.settleDown(t)
 		}
 		if w.at("ok") == "" {
@@ -323,7 +323,7 @@ func TestGarbage(t *testing.T) {
 			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature,
 				string(patch.JSON(p.Obj.Spec)))
 		}
-		if w.aside.count[asideHandler] > 0 {
+		if w.aside.count["handler"] > 0 {
 			t.Fatalf("seed %d: a handler failed", seed)
 		}
 	}
@@ -512,7 +512,7 @@ func TestGarbageObjects(t *testing.T) {
 			put()
 		}
 		w.settleDown(t)
-		if w.aside.count[asideHandler] > 0 {
+		if w.aside.count["handler"] > 0 {
 			t.Fatalf("seed %d: a handler failed", seed)
 		}
 	}

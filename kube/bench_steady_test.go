@@ -31,12 +31,12 @@ func BenchmarkSteady(b *testing.B) {
 					c.prepare(next)
 					w.tenSeconds(b)
 				}
-				life, from := w.life, processorTime(b)
+				life, from := w.life.count, processorTime(b)
 				b.StartTimer()
 				c.happen(next)
 				w.tenSeconds(b)
 				used += processorTime(b) - from
-				renewals += w.life - life
+				renewals += w.life.count - life
 				next++
 			}
 			b.ReportMetric(float64(renewals)/float64(b.N), "renewals/op")

@@ -38,7 +38,7 @@ func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 			p.beyondAt = now.Add(beyondAgain)
 		}
 		if notices.Unscheduled(p.Obj) != text {
-			d.later(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
+			d.agenda.at(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
 		}
 	}
 }

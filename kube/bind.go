@@ -46,7 +46,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	g.phase, g.spec, g.run, g.refused, g.Telling = starting, spec, g.run+1, "", reports.Telling{Worked: g.workBefore()}
 	g.slots = slotsOf(&p)
-	d.touch(g)
+	d.agenda.touch(g)
 	if !d.seatAll(g, need, beyond) {
 		return // a pod went in this very moment: settling it finds the place empty
 	}
@@ -108,7 +108,7 @@ func (d *Driver) distrust(g *gang, why string) {
 	g.fails++
 	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id},
 		engine.Event{Type: engine.Cancelled, Job: g.id})
-	d.later(g, d.now.Add(backOff(g.fails)))
+	d.agenda.at(g, d.now.Add(backOff(g.fails)))
 	d.withdraw(g)
 	d.stale = "the books were wrong"
 }
@@ -174,7 +174,7 @@ func (d *Driver) noteRun(g *gang, lost bool) {
 // bound books what became of a binding.
 func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	p.binding = false
-	d.touch(g)
+	d.agenda.touch(g)
 	if err == nil && p.node == "" {
 		p.node = node
 	}

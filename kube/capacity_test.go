@@ -173,7 +173,7 @@ func TestFreeVolumeTwice(t *testing.T) {
 		t.Errorf("two claims and one volume: it says %q", g.around)
 	}
 	free("v1")
-	d.moves++
+	d.nodes.World.Changed()
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	d.expectBinding(t, "p")

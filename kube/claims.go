@@ -38,14 +38,14 @@ func (d *Driver) newClaims() *claims.Claims {
 			q.Request = q.claimed.Counts.Add(d.gpus.RequestOf(q.Obj))
 			q.around = fit.Around(q.Obj) + q.claimed.Wants
 		},
-		Learnt: func(p *fit.Neighbour) { d.touch(podOf(p).gang) },
+		Learnt: func(p *fit.Neighbour) { d.agenda.touch(podOf(p).gang) },
 	})
 }
 
 // claimsChanged books that claims are others than they were, or also the devices that there are.
 func (d *Driver) claimsChanged(devices bool) {
 	d.nodes.SizesDirty, d.nodes.Dirty = d.nodes.SizesDirty || devices, true
-	d.moves++
+	d.nodes.World.Changed()
 }
 
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then
@@ -59,7 +59,7 @@ func (d *Driver) grantAll(g *gang) (why string) {
 		}
 	}
 	if why = d.claims.GrantAll(places); why != "" {
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	return why
 }
@@ -72,7 +72,7 @@ func (d *Driver) grant(p *pod, node string) (why string) {
 // ungrant forgets what is on its way for a pod: it is written, or will not be.
 func (d *Driver) ungrant(p *pod) {
 	if d.claims.Ungrant(&p.Neighbour) && p.gang != nil {
-		d.touch(p.gang)
+		d.agenda.touch(p.gang)
 	}
 }
 

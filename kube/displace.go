@@ -140,7 +140,7 @@ func (d *Driver) holdBack(g *gang) bool {
 		return false
 	}
 	d.holding[g] = true
-	d.moves++
+	d.nodes.World.Changed()
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
 			p.nominate(d.notices, s.node)
@@ -198,7 +198,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 func (d *Driver) unhold(g *gang) {
 	if g.waking = false; d.holding[g] {
 		delete(d.holding, g)
-		d.moves++
+		d.nodes.World.Changed()
 	}
 }
 

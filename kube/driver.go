@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -31,6 +32,8 @@ import (
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/reports"
+	"github.com/muster-gpu/muster/kube/setaside"
 	"github.com/muster-gpu/muster/kube/write"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -53,39 +56,33 @@ type Driver struct {
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
 	objects *gangs.Objects // what makes gangs
-	ones    map[string]int // by a gang's key: gangs of one that belong to it
+	// Gang key → number of its single-pod gangs, which started after it or run beside it.
+	singletons map[string]int
 
-	gangs map[string]*gang
-	byID  map[cluster.JobID]*gang
-	dirty []*gang
-	era   int // counts changes after which what was refused for good may be possible
+	gangs  map[string]*gang
+	byID   map[cluster.JobID]*gang
+	agenda agenda // which gangs are to be settled
+	era    int    // counts changes after which what was refused for good may be possible
 
-	eng     *engine.Engine
-	cfg     engine.Config // that it was made with
-	journal Recorder
-	next    cluster.JobID
-	seq     int64
-	now     cluster.Time
-	wake    cluster.Time
-	stale   string           // why the engine has to be renewed; "": it has not
-	tidings tidings          // what it is told in this step
-	life    int              // of the engine: counts how often it began
-	tellAt  cluster.Time     // when gangs that wait are told next
-	queued  []engine.Event   // for the next batch
-	step    []engine.Event   // the last batch
-	sizedAt cluster.Time     // when it was last looked whether they are
-	renewed cluster.Time     // when the engine was renewed last
-	took    time.Duration    // ... and how long that took
-	ended   int              // jobs that ended since
-	checked cluster.Time     // when engine and cluster were last compared
-	retries map[string]*gang // by key: to be looked at again at their time
+	eng         *engine.Engine
+	cfg         engine.Config // that it was made with
+	journal     Recorder
+	next        cluster.JobID
+	seq         int64
+	now         cluster.Time
+	wake        cluster.Time
+	stale       string         // why the engine has to be renewed; "": it has not
+	unconfirmed unconfirmed    // what it is told in this step and has to take over
+	tellAt      cluster.Time   // when gangs that wait are told next
+	queued      []engine.Event // for the next batch
+	step        []engine.Event // the last batch
+	sizedAt     cluster.Time   // when it was last looked whether they are
+	life        lifetime       // of the engine
+	checked     cluster.Time   // when engine and cluster were last compared
 
-	gpus        *gpus.Names
-	fit         fit.Nodes // what pods may ask for of nodes
-	queues      *queues.Set
-	statusDirty bool          // the status of Queue objects may be another
-	statusOf    cluster.Time  // when it was last looked at
-	statusTook  time.Duration // ... and for how long
+	gpus   *gpus.Names
+	fit    fit.Nodes // what pods may ask for of nodes
+	queues *queues.Set
 
 	neighbours
 	volumes *volumes.Volumes
@@ -93,7 +90,7 @@ type Driver struct {
 	legacies []legacy // what gangs that had to leave left to those that come in their place
 	lifts    lifts
 	claims   *claims.Claims
-	aside    asides
+	setAside *setaside.Room
 	lenders  bool // others may lend than the engine knows
 
 	writer  *write.Writer // what is asked of the API server
@@ -101,13 +98,11 @@ type Driver struct {
 	ready   atomic.Bool
 	notices *notices.Writer
 
-	losses  perf.Losses
-	heard   []*gang // whose pods told something that is not booked yet
-	urgent  bool    // ... and one of them leaves
-	booked  cluster.Time
-	records look.Records // for people
-	history *history.Room
-	looks   looks
+	losses   perf.Losses
+	reported reports.Inbox[*gang] // what pods told that is not booked yet
+	records  look.Records         // for people
+	history  *history.Room
+	looks    looks
 }
 
 // errRenew ends the loop for a moment: the engine is renewed.
@@ -145,11 +140,10 @@ func New(opt Options) *Driver {
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt,
-		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), ones: map[string]int{},
+		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, wake: cluster.Never,
-		retries: map[string]*gang{}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
+		agenda: agenda{later: map[string]*gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
 		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}},
-		aside: newAsides(),
 	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
@@ -163,6 +157,8 @@ func New(opt Options) *Driver {
 		Claimed: d.claims.Others})
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
+	d.setAside = setaside.New(setaside.Options{Log: opt.Log, Count: opt.Observe.SetAside,
+		Event: func(obj runtime.Object, kind, reason, text string) { d.notices.Event(obj, kind, reason, text) }})
 	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d
 }
@@ -248,12 +244,12 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.nextRetry(), d.nextStatus(),
-			d.nextRound(now), d.nodes.Next(), d.nextReports())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.agenda.next(), d.queues.NextStatus(d.opt.StatusEvery),
+			d.nextRound(now), d.nodes.Next(), d.reported.Next())
 		if d.nodes.SizesDirty {
 			until = min(until, d.nextResize())
 		}
-		if d.seen != d.moves {
+		if d.seen != d.nodes.World.Version() {
 			until = min(until, d.lookAt)
 		}
 		if d.lifts.done != d.stamp() {
@@ -268,7 +264,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		}
 		d.collect()
 		now = d.clock()
-		d.dueRetries(now)
+		d.agenda.due(now)
 		d.powerRound(now)
 		if d.nodes.Loans.Due(now) {
 			d.queued = append(d.queued, engine.Event{Type: engine.Tick})
@@ -282,8 +278,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 		if d.nodes.SizesDirty && now >= d.nextResize() {
 			events = append(events, d.sizeEvents()...)
 		}
-		if d.stale == "" &&
-			(d.ended >= renewJobs || len(d.nodes.Sets.Named()) >= renewSets || now.Sub(d.renewed) >= renewEvery) {
+		if d.stale == "" && (d.life.isOver(now) || len(d.nodes.Sets.Named()) >= renewSets) {
 			d.stale = "age"
 		}
 		if d.outdated(events) {
@@ -302,7 +297,7 @@ func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 
 // hasNews reports whether the engine is to hear of something at once.
 func (d *Driver) hasNews() bool {
-	return len(d.queued) > 0 || len(d.dirty) > 0 || d.urgent || d.nodes.Dirty || d.nodes.Sets.Dirty() ||
+	return len(d.queued) > 0 || len(d.agenda.now) > 0 || d.reported.Urgent() || d.nodes.Dirty || d.nodes.Sets.Dirty() ||
 		d.queues.Dirty() || d.lenders || d.stale != ""
 }
 
@@ -340,16 +335,18 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	if d.lenders {
 		events = append(events, d.lenderEvents()...)
 	}
-	d.statusDirty = d.statusDirty || len(d.dirty) > 0
-	for g := range d.holding {
-		d.touch(g)
+	if len(d.agenda.now) > 0 {
+		d.queues.StatusChanged()
 	}
-	for len(d.dirty) > 0 {
-		list := d.dirty
-		d.dirty = nil
+	for g := range d.holding {
+		d.agenda.touch(g)
+	}
+	for len(d.agenda.now) > 0 {
+		list := d.agenda.now
+		d.agenda.now = nil
 		for i, g := range list {
 			if d.opt.Failures != nil && slices.ContainsFunc(events, submits) { // one gang at a time
-				d.dirty = list[i:]
+				d.agenda.now = list[i:]
 				return append(events, d.liftNext(events, now)...)
 			}
 			g.dirty = false
@@ -360,37 +357,6 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		}
 	}
 	return append(events, d.liftNext(events, now)...)
-}
-
-// touch marks a gang to be settled.
-func (d *Driver) touch(g *gang) {
-	if !g.dirty {
-		g.dirty = true
-		d.dirty = append(d.dirty, g)
-	}
-}
-
-// later looks at a gang again at a time.
-func (d *Driver) later(g *gang, at cluster.Time) {
-	g.retry = at
-	d.retries[g.key] = g
-}
-
-func (d *Driver) nextRetry() cluster.Time {
-	at := cluster.Never
-	for _, g := range d.retries {
-		at = min(at, g.retry)
-	}
-	return at
-}
-
-func (d *Driver) dueRetries(now cluster.Time) {
-	for key, g := range d.retries {
-		if g.retry <= now {
-			delete(d.retries, key)
-			d.touch(g)
-		}
-	}
 }
 
 // Record records the step (driver.Journal).
@@ -448,7 +414,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 	d.sample(d.now)
 	d.tell(d.now)
 	d.tellDeadlines()
-	d.statusDirty = true
+	d.queues.StatusChanged()
 	d.writeStatus(d.now)
 	return nil
 }
@@ -460,7 +426,7 @@ func (d *Driver) forget(g *gang) {
 	d.unhold(g)
 	d.unlift(g)
 	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil
-	d.ended++
+	d.life.ended++
 }
 
 // count tells how many gangs are where.

@@ -46,7 +46,7 @@ func (d *Driver) stop(g *gang, a *engine.Action) {
 		d.opt.Observe.Evicted(a.Reason.String())
 	}
 	d.recall(g, true)
-	d.touch(g)
+	d.agenda.touch(g)
 }
 
 // dismissal is what a gang is told that has to leave: to is where it is moved.
@@ -144,7 +144,7 @@ func (d *Driver) departAgain(l *departure, changed bool) {
 		})
 	case changed && p.gang != nil && !p.Over():
 		p.leaving, p.ended = false, false
-		d.touch(p.gang)
+		d.agenda.touch(p.gang)
 	default:
 		if l.Force && p.occupies(d.nodes) { // its node is back
 			l.Force, l.Seconds = false, grace(p.Obj, 30)

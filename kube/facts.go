@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
@@ -28,22 +30,35 @@ func (d *Driver) found() *engine.Snapshot { return &engine.Snapshot{Now: d.clock
 // renew makes another engine of what this one knows.
 func (d *Driver) renew() error {
 	start := d.opt.Now()
-	defer func() { d.took = d.opt.Now().Sub(start) }()
+	defer func() { d.life.took = d.opt.Now().Sub(start) }()
 	snap := d.eng.Snapshot()
 	snap.Now = d.clock()
 	snap.Jobs = slices.DeleteFunc(snap.Jobs, func(r engine.JobRecord) bool { return r.State == engine.Done })
 	return d.begin(&snap, d.stale)
 }
 
+// lifetime is that of an engine.
+type lifetime struct {
+	count int           // how many engines began
+	at    cluster.Time  // when it began
+	took  time.Duration // how long that took, or the last look at the sizes of nodes
+	ended int           // jobs that ended since
+}
+
+// isOver reports whether the engine is to be renewed so that it forgets what is over.
+func (l *lifetime) isOver(now cluster.Time) bool {
+	return l.ended >= renewJobs || now.Sub(l.at) >= renewEvery
+}
+
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.tidings = "", tidings{}
-	d.life++
+	d.stale, d.unconfirmed = "", unconfirmed{}
+	d.life.count++
 	d.era++
 	// Places that are kept for gangs that move, and what is asked of the engine, refer to numbers of nodes.
 	d.nodes.Begin(snap, d.asking != nil || d.busy || len(d.passages) > 0)
-	d.forgetAsides()
+	d.setAside.Forget(func(uid types.UID) bool { return d.pods[uid] != nil })
 	before := d.next
 	adopted := d.adoptAll(snap)
 	fresh := map[cluster.JobID]bool{}
@@ -59,15 +74,16 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 		rules, cfg, err = d.build(snap)
 		return err
 	}
-	err := d.safely(build)
-	for ; err != nil; err = d.safely(build) {
+	err := d.setAside.Try("built its engine", build)
+	for ; err != nil; err = d.setAside.Try("built its engine", build) {
 		if !d.withoutCulprit(snap, err, fresh) {
 			return fmt.Errorf("the engine cannot be made for this cluster: %w", err)
 		}
 	}
 	d.tellHistory(rules.Spec)
 	d.queues.Begin(rules.Spec.Queues)
-	d.cfg, d.renewed, d.ended, d.wake = cfg, d.now, 0, cluster.Never
+	d.cfg, d.wake = cfg, cluster.Never
+	d.life.at, d.life.ended = d.now, 0
 	if err := d.closeJournal(); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -84,7 +100,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		if g := d.gangs[key]; g.phase != waiting {
-			d.touch(g)
+			d.agenda.touch(g)
 		}
 	}
 	return nil

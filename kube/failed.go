@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"github.com/muster-gpu/muster/driver"
@@ -75,8 +74,7 @@ func (d *Driver) drive(ctx context.Context) (err error) {
 		if x == nil {
 			return
 		}
-		d.opt.Observe.SetAside(asideHandler)
-		d.opt.Log.Error("the scheduler failed while it decided", "error", x, "stack", string(debug.Stack()))
+		d.setAside.Failed("decided", x)
 		f := &Failure{Cause: x}
 		for i := range d.step {
 			g := d.byID[d.step[i].Job]

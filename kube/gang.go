@@ -86,7 +86,6 @@ type gang struct {
 	legacy    *legacy // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string
-	heard    bool // its pods told something that is not booked yet
 	reports.Telling
 }
 

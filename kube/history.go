@@ -34,5 +34,5 @@ func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
 	if d.history.Missing() {
 		d.tellHistory(d.specNow())
 	}
-	d.history.End(d.eng, d.life, d.nodes.Sets.Named(), g.spec, reason, d.now, r.DoneAt(d.now))
+	d.history.End(d.eng, d.life.count, d.nodes.Sets.Named(), g.spec, reason, d.now, r.DoneAt(d.now))
 }

@@ -42,7 +42,7 @@ type lifts struct {
 // step of a second engine.
 const mostLifts = 4
 
-func (d *Driver) stamp() stamp { return stamp{d.moves, d.checked} }
+func (d *Driver) stamp() stamp { return stamp{d.nodes.World.Version(), d.checked} }
 
 // aside lists the pods that do not count when a gang is looked at for which others
 // leave: these, and its own, which have their places.
@@ -82,7 +82,7 @@ func (d *Driver) unlift(g *gang) {
 			d.expect(p, "")
 		}
 	}
-	d.moves++
+	d.nodes.World.Changed()
 }
 
 // goes reports whether a running gang would leave for one of a tier: it is of a lower one, and has run for as long as

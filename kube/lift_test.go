@@ -271,7 +271,7 @@ func TestLiftGone(t *testing.T) {
 		d.podGone(d.pods["foreign"].Obj)
 		for range 3 {
 			*now = now.Add(2 * time.Minute)
-			d.dueRetries(d.clock())
+			d.agenda.due(d.clock())
 			steps(t, d)
 		}
 		d.expectBinding(t, "high")

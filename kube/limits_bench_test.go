@@ -42,7 +42,7 @@ func BenchmarkLimits(b *testing.B) {
 			d.podChanged(obj)
 			pods := []*pod{d.pods["one"]}
 			for b.Loop() {
-				d.moves++
+				d.nodes.World.Changed()
 				d.limitsOf(pods, false, true)
 			}
 		})

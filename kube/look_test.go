@@ -108,7 +108,7 @@ func TestBook(t *testing.T) {
 				}
 			}
 		}
-		d.touch(g)
+		d.agenda.touch(g)
 		steps(t, d)
 	}
 	g := d.gangs["gang/default/train"]
@@ -239,20 +239,20 @@ func TestOverdrawn(t *testing.T) {
 	id := d.pods["has"].gang.id
 	d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Completed}) // a lie
 	steps(t, d)
-	life := d.life
+	life := d.life.count
 	p := controlplane.Pod("wants", 4, nil)
 	p.UID, p.CreationTimestamp = "wants", metav1.NewTime(*now)
 	d.podChanged(p)
 	for range 5 { // it is tried again only when time has passed
 		once(t, d)
 	}
-	if on := d.places("wants"); len(on) != 0 || d.life == life {
-		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times again", on, d.life-life)
+	if on := d.places("wants"); len(on) != 0 || d.life.count == life {
+		t.Errorf("6 of 8 GPUs are held, and a pod with 4 is on %v; the engine began %d times again", on, d.life.count-life)
 	}
 	d.podGone(d.pods["has"].Obj)
 	for range 3 {
 		*now = now.Add(time.Minute)
-		d.dueRetries(d.clock())
+		d.agenda.due(d.clock())
 		steps(t, d)
 	}
 	if on := d.places("wants"); on["n0000"] != 1 {

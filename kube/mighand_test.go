@@ -270,7 +270,7 @@ func TestMIGDismiss(t *testing.T) {
 		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
 		low := h.pods["low"]
 		low.node, low.binding = "n1", false // bound
-		h.touch(low.gang)
+		h.agenda.touch(low.gang)
 		closed := migNodeOf(map[string]string{mig.Label: mig.Closed},
 			&mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
 				Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2,

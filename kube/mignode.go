@@ -29,7 +29,7 @@ func (d *Driver) migRound(now cluster.Time) {
 		return
 	}
 	heard := func() bool {
-		return d.stale == "" && !d.nodes.Dirty && !d.queues.Dirty() && len(d.dirty) == 0 && len(d.queued) == 0
+		return d.stale == "" && !d.nodes.Dirty && !d.queues.Dirty() && len(d.agenda.now) == 0 && len(d.queued) == 0
 	}
 	if d.nodes.MIG.Tend(now, d.nodes.Order(), heard) {
 		d.lookMIG(now)

@@ -74,8 +74,8 @@ func TestMoldable(t *testing.T) {
 	}
 	d.answer(t, now)
 	d.expectBinding(t, "g-2", "g-3", "g-4", "g-5")
-	if g.phase != running || len(g.slots) != 2 || d.eng.Record(g.id).Tasks != 2 || d.ones[g.key] != 5 {
-		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.ones[g.key])
+	if g.phase != running || len(g.slots) != 2 || d.eng.Record(g.id).Tasks != 2 || d.singletons[g.key] != 5 {
+		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.singletons[g.key])
 	}
 	d.answer(t, now)
 	if p := plans.Of(&v1.Pod{
@@ -278,7 +278,7 @@ func testMoldable(b *bench) {
 		b.look(d, func() {
 			for _, g := range d.gangs {
 				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.slots) == 2 &&
-					d.ones[g.key] == 4
+					d.singletons[g.key] == 4
 			}
 		})
 		return so

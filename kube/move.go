@@ -70,7 +70,7 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	p.to, p.parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
 	p.until = d.now.Add(a.Grace + d.opt.Await)
 	g.passage, d.passages[g.id] = p, g
-	d.later(g, p.until)
+	d.agenda.at(g, p.until)
 	return p.to
 }
 
@@ -114,10 +114,10 @@ func (d *Driver) goAway(g *gang) *gang {
 		need: func() (gangs.Membership, error) { return gangs.Membership{}, nil }}
 	g.passage = nil
 	g.retry = 0 // what it was to wait for is over
-	delete(d.retries, g.key)
+	delete(d.agenda.later, g.key)
 	p.until = d.now.Add(d.opt.Await)
 	d.gangs[w.key], d.passages[p.id] = w, w
-	d.touch(w)
+	d.agenda.touch(w)
 	d.writer.Crash("kube-moving")
 	return w
 }
@@ -131,7 +131,7 @@ func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 	if now >= p.until {
 		return d.letGo(w, moveLate, "its owner made no others within "+cluster.FormatDuration(d.opt.Await))
 	}
-	d.later(w, p.until)
+	d.agenda.at(w, p.until)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (d *Driver) overdue(g *gang) []engine.Event {
 	case p == nil:
 		return nil
 	case d.now < p.until:
-		d.later(g, p.until)
+		d.agenda.at(g, p.until)
 		return nil
 	}
 	return d.letGo(g, moveLate,
@@ -168,7 +168,7 @@ func (d *Driver) hear(w *gang, a *engine.Action) {
 		start.Allocs = slices.Clone(a.Allocs)
 		p.start = &start
 		if p.heir != nil {
-			d.touch(p.heir)
+			d.agenda.touch(p.heir)
 		}
 	default:
 		d.queued = append(d.queued, d.letGo(w, moveLost, "others need its place, or that is gone")...)
@@ -201,11 +201,11 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
 	d.notices.Owner(p.pods[0].Obj, v1.EventTypeWarning, "PlaceLetGo", text)
 	if p.heir != nil {
-		d.touch(p.heir)
+		d.agenda.touch(p.heir)
 	}
 	if w.phase == stopping {
 		w.retry = 0 // what it was to be looked at again for is over
-		delete(d.retries, w.key)
+		delete(d.agenda.later, w.key)
 		w.book.Tell(d.now, show.StateStopping, text)
 		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
 	}
@@ -240,7 +240,7 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 			if slices.ContainsFunc(need, func(q *pod) bool { return q.Obj.CreationTimestamp.Time.Before(p.began) }) {
 				continue // it was there before, and is another
 			}
-			d.touch(g)
+			d.agenda.touch(g)
 			return d.letGo(w, moveDiffers, fmt.Sprintf("%s, which came instead, asks for something else", g.name)), true
 		}
 		p.heir = g

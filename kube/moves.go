@@ -319,7 +319,7 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
 
 // mayMove says why a gang is not moved, though something makes its pods again; nil: it may be.
 func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
-	if g.of != "" || d.ones[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
+	if g.of != "" || d.singletons[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
 		return errors.New("it is not as it started, or part of another")
 	}
 	for i := range g.slots {

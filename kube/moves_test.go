@@ -26,7 +26,7 @@ func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, 
 		for _, p := range g.pods {
 			p.node, p.binding = g.slots[0].node, false
 		}
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	steps(t, d)
 	*now = now.Add(after)

@@ -18,9 +18,6 @@ import (
 // nodeChanged books a node as it is now.
 func (d *Driver) nodeChanged(obj *v1.Node) {
 	seen := d.nodes.See(obj)
-	if seen.Moved {
-		d.moves++
-	}
 	if seen.Renew != "" {
 		d.stale = seen.Renew
 	}
@@ -34,7 +31,7 @@ func (d *Driver) nodeGone(name string) {
 	d.nodes.Gone(name, d.now)
 	for _, g := range d.gangs {
 		if g.phase > waiting {
-			d.touch(g)
+			d.agenda.touch(g)
 		}
 	}
 }
@@ -44,7 +41,7 @@ func (d *Driver) lookAgain() {
 	d.era++
 	for _, g := range d.gangs {
 		if g.phase == gathering {
-			d.touch(g)
+			d.agenda.touch(g)
 		}
 	}
 }
@@ -71,7 +68,7 @@ func (d *Driver) joinEvents() ([]engine.Event, []cluster.Node) {
 		}})
 	for i := range news.Events {
 		if news.Events[i].Type == engine.NodeChanged {
-			d.mustTake(news.Events[i])
+			d.unconfirmed.must(news.Events[i])
 		}
 	}
 	d.stale = cmp.Or(d.stale, news.Renew)
@@ -89,14 +86,14 @@ func (d *Driver) joinEvents() ([]engine.Event, []cluster.Node) {
 func (d *Driver) heldNow() *engine.Snapshot {
 	snap := &engine.Snapshot{}
 	for _, b := range d.eng.Beliefs() {
-		snap.Jobs = append(snap.Jobs, *d.recordOf(b.Job))
+		snap.Jobs = append(snap.Jobs, *d.unconfirmed.record(d.eng, b.Job))
 	}
 	return snap
 }
 
 // nextResize is when nodes and pods are looked at next whose size may be another.
 func (d *Driver) nextResize() cluster.Time {
-	return max(d.sizedAt, d.renewed).Add(max(resizeEvery, resizePart*d.took))
+	return max(d.sizedAt, d.life.at).Add(max(resizeEvery, resizePart*d.life.took))
 }
 
 // sizeEvents tell the engine of nodes of another size, and of what pods hold that were resized: first of nodes that
@@ -104,7 +101,7 @@ func (d *Driver) nextResize() cluster.Time {
 func (d *Driver) sizeEvents() []engine.Event {
 	d.sizedAt = d.now
 	start := d.opt.Now()
-	defer func() { d.took = d.opt.Now().Sub(start) }()
+	defer func() { d.life.took = d.opt.Now().Sub(start) }()
 	snap := d.heldNow()
 	resized := d.resizedNow(snap)
 	grown, smaller := d.nodes.TellSizes(d.eng.Nodes(), holds.ByNode(snap, d.nodes.Order()))

@@ -24,11 +24,11 @@ func (d *Driver) topologyChanged(k *gangs.Kind) {
 	d.nodes.PlacesDiffer()
 	for _, g := range d.gangs {
 		if g.phase == gathering || g.phase == waiting {
-			d.touch(g)
+			d.agenda.touch(g)
 		}
 	}
 	d.lookAgain()
-	d.moves++
+	d.nodes.World.Changed()
 }
 
 // kindReadable books whether the objects of a kind can be known.
@@ -62,7 +62,7 @@ func (d *Driver) usersOf(key gangs.Key) (list []*gang) {
 func (d *Driver) jobChanged(j *batchv1.Job) {
 	old := d.objects.JobChanged(j)
 	for _, g := range d.usersOf(gangs.OwnerKey(j)) { // the gang may be of several Jobs
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	g := d.gangs[gangs.JobKey(j.UID)]
 	switch {
@@ -77,7 +77,7 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)):
 		for _, p := range d.pods { // its pods are gangs of one, which look at it
 			if ref := gangs.Owner(p.Obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
-				d.touch(p.gang)
+				d.agenda.touch(p.gang)
 			}
 		}
 	}
@@ -87,9 +87,9 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 func (d *Driver) jobGone(j *batchv1.Job) {
 	d.objects.JobGone(j)
 	for _, g := range d.usersOf(gangs.OwnerKey(j)) {
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	if g := d.gangs[gangs.JobKey(j.UID)]; g != nil {
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 }

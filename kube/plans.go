@@ -152,7 +152,7 @@ func (g *gang) openPlaces(trusted bool) bool {
 // refuseForeign makes pods foreign that have no place in their gang's plan.
 func (d *Driver) refuseForeign(pods []*pod) {
 	for _, q := range pods {
-		d.setPodAside(q, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan,
+		d.setAside.Pod(q.Obj, fmt.Sprintf("annotation %s of its gang has no place for it on node %s", AnnotationPlan,
 			q.node))
 		d.disown(q)
 	}

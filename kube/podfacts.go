@@ -48,7 +48,7 @@ func sameNotes(a, b map[string]string) bool {
 
 // reread reads again what changed of a pod.
 func (d *Driver) reread(p *pod) {
-	d.moves++
+	d.nodes.World.Changed()
 	g := p.gang
 	switch {
 	case g == nil:
@@ -63,7 +63,7 @@ func (d *Driver) reread(p *pod) {
 		d.read(p)
 		p.base, p.around = p.key(d.fit), fit.Around(p.Obj)+p.claimed.Wants
 		p.sign(d.fit)
-		d.touch(g)
+		d.agenda.touch(g)
 		g.since(d.now, d.opt.TellAfter)
 	}
 }
@@ -208,7 +208,7 @@ func (d *Driver) sendBack(g *gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
 	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id},
 		engine.Event{Type: engine.Cancelled, Job: g.id})
-	d.later(g, d.now.Add(resizeEvery))
+	d.agenda.at(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
 	g.refused = why
 }

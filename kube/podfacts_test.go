@@ -29,7 +29,7 @@ func (w *world) settleDown(t testing.TB) {
 	for range 3 {
 		steps(t, w.Driver)
 		w.now = w.now.Add(2 * time.Second)
-		w.dueRetries(w.clock())
+		w.agenda.due(w.clock())
 		if w.nodes.SizesDirty {
 			w.queued = append(w.queued, w.sizeEvents()...)
 		}

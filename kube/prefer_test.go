@@ -55,8 +55,8 @@ func comeAndLook(t *testing.T, d *Driver, now *time.Time, pods ...*v1.Pod) {
 	t.Helper()
 	at := *now
 	d.come(t, now, pods...)
-	for *now = at; len(d.retries) > 0; steps(t, d) {
-		d.dueRetries(d.clock())
+	for *now = at; len(d.agenda.later) > 0; steps(t, d) {
+		d.agenda.due(d.clock())
 	}
 	*now = at.Add(time.Minute)
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"math/bits"
 	"time"
 
@@ -16,10 +15,7 @@ import (
 // Queue objects: watched where the cluster knows them, a change of them is a
 // change of the engine's tree, and what becomes of them is written into their
 // status: not more often than people look, and only what changed.
-const (
-	statusEvery = 2 * time.Second
-	statusPart  = 50 // ... and at most a fiftieth of the time goes into it
-)
+const statusEvery = 2 * time.Second
 
 // queueChanged books a Queue object as it is now.
 func (d *Driver) queueChanged(u *unstructured.Unstructured) {
@@ -27,18 +23,18 @@ func (d *Driver) queueChanged(u *unstructured.Unstructured) {
 		d.opt.Log.Error("a Queue object cannot be read", "queue", u.GetName(), "error", err)
 		return
 	}
-	d.statusDirty = true
+	d.queues.StatusChanged()
 }
 
 // queueEvents tell the engine that the tree is another. Gangs that wait are
 // looked at again: what kept them out may be gone, or there may be something now.
 func (d *Driver) queueEvents() []engine.Event {
 	d.queues.Rebuild(d.opt.Rules.Spec.Queues, d.opt.Log)
-	d.statusDirty = true
+	d.queues.StatusChanged()
 	for _, g := range d.gangs {
 		if g.phase <= waiting {
 			g.refusedFor = nil
-			d.touch(g)
+			d.agenda.touch(g)
 			g.since(d.now, d.opt.TellAfter) // what it waits for may be something else now
 		}
 	}
@@ -61,16 +57,9 @@ func (d *Driver) countGPUs() (all, there int) {
 	return all, there
 }
 
-// queueCount is what is counted of a queue's gangs.
-type queueCount struct {
-	running, pending int
-	gpus             cluster.Milli // that pending ones ask for
-	oldest           time.Time
-}
-
 // countQueues counts gangs by queue, those of queues below included.
-func (d *Driver) countQueues() map[string]*queueCount {
-	own := map[string]*queueCount{}
+func (d *Driver) countQueues() map[string]*queues.Count {
+	own := queues.Counts{}
 	for _, g := range d.gangs {
 		var first *pod
 		name, gpus := "", cluster.Milli(0)
@@ -99,63 +88,25 @@ func (d *Driver) countQueues() map[string]*queueCount {
 				oldest = at
 			}
 		}
-		name = cmp.Or(name, "default")
-		if own[name] == nil {
-			own[name] = &queueCount{}
-		}
-		own[name].add(pending, gpus, oldest)
+		own.Add(name, pending, gpus, oldest)
 	}
-	sum := map[string]*queueCount{}
-	for name, c := range own {
-		for _, at := range d.queues.Tree().Path(name) {
-			if sum[at] == nil {
-				sum[at] = &queueCount{}
-			}
-			sum[at].running += c.running
-			sum[at].pending += c.pending
-			sum[at].gpus += c.gpus
-			if c.pending > 0 && (sum[at].oldest.IsZero() || c.oldest.Before(sum[at].oldest)) {
-				sum[at].oldest = c.oldest
-			}
-		}
-	}
-	return sum
-}
-
-func (c *queueCount) add(pending bool, gpus cluster.Milli, oldest time.Time) {
-	if !pending {
-		c.running++
-		return
-	}
-	c.pending++
-	c.gpus += gpus
-	if c.oldest.IsZero() || oldest.Before(c.oldest) {
-		c.oldest = oldest
-	}
-}
-
-// nextStatus is when queues are to be looked at.
-func (d *Driver) nextStatus() cluster.Time {
-	if !d.statusDirty {
-		return cluster.Never
-	}
-	return d.statusOf.Add(max(d.opt.StatusEvery, statusPart*d.statusTook))
+	return own.Sum(d.queues.Tree())
 }
 
 // writeStatus tells metrics how queues are, and writes into Queue objects what
 // became of them, if it is time and if that is news.
 func (d *Driver) writeStatus(now cluster.Time) {
-	if now < d.nextStatus() {
+	if now < d.queues.NextStatus(d.opt.StatusEvery) {
 		return
 	}
 	began := d.opt.Now()
-	defer func() { d.statusTook = d.opt.Now().Sub(began) }()
-	d.statusDirty, d.statusOf = false, now
+	d.queues.StatusSeen(now)
+	defer func() { d.queues.StatusTook(d.opt.Now().Sub(began)) }()
 	counts, figures := d.countQueues(), []QueueFigures{}
 	for _, u := range d.eng.QueueUse() {
 		f := QueueFigures{Name: u.Spec.Name, Parent: u.Spec.Parent, Guarantee: u.Spec.Guarantee, Used: u.Used}
 		if c := counts[f.Name]; c != nil {
-			f.Running, f.Pending, f.PendingGPUs, f.Oldest = c.running, c.pending, c.gpus, c.oldest
+			f.Running, f.Pending, f.PendingGPUs, f.Oldest = c.Running, c.Pending, c.GPUs, c.Oldest
 		}
 		figures = append(figures, f)
 	}
@@ -177,5 +128,7 @@ func (d *Driver) writeStatus(now cluster.Time) {
 		d.notices.Status(d.opt.Dynamic, queues.Resource, name, s, "oldestPending", "inForce")
 		return true
 	})
-	d.statusDirty = d.statusDirty || again
+	if again {
+		d.queues.StatusChanged()
+	}
 }

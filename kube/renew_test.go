@@ -74,11 +74,11 @@ func TestLeavesMeanwhile(t *testing.T) {
 	d.podChanged(other) // it cannot be where the lost one was
 	labelled := d.nodes.Node("n0001").Obj.DeepCopy()
 	labelled.Labels[d.opt.Labels.Clique] = "another"
-	life := d.life
+	life := d.life.count
 	d.nodeChanged(labelled)
 	d.stale = "test"
-	if steps(t, d); g.phase != stopping || d.life == life {
-		t.Errorf("the engine began %d times again, and the gang is in phase %d", d.life-life, g.phase)
+	if steps(t, d); g.phase != stopping || d.life.count == life {
+		t.Errorf("the engine began %d times again, and the gang is in phase %d", d.life.count-life, g.phase)
 	}
 }
 

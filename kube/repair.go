@@ -152,7 +152,7 @@ func (d *Driver) cut(g *gang, rec *engine.JobRecord) {
 	d.reform(g, rec, sets, allocs, slots)
 	g.book.Tell(d.now, show.StateRunning, "lost a node: what is left runs on, and waits for its owner to make other pods")
 	if w := d.gangs[patchKey(g)]; w != nil { // it has to be larger
-		d.touch(w)
+		d.agenda.touch(w)
 	}
 }
 
@@ -201,7 +201,7 @@ func (d *Driver) mendWith(g, w *gang, rec, patch *engine.JobRecord) {
 	g.plan, g.nth = w.plan, g.nth+1
 	d.reform(g, rec, sets, allocs, slots)
 	g.book.Tell(d.now, show.StateRunning, "repaired: as many pods run as before")
-	d.touch(g)
+	d.agenda.touch(g)
 }
 
 // joined is a gang and its patch together; at is where the patch's task sets are.
@@ -267,7 +267,7 @@ func (d *Driver) patch(g *gang) {
 		delete(g.pods, p.Obj.UID)
 		p.gang = w
 		w.pods[p.Obj.UID] = p
-		d.touch(w)
+		d.agenda.touch(w)
 	}
 }
 

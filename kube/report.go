@@ -39,11 +39,7 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 			return
 		}
 		p.report, p.reported = r, cluster.Time(at.UnixNano())
-		if !p.gang.heard {
-			p.gang.heard = true
-			d.heard = append(d.heard, p.gang)
-		}
-		d.urgent = d.urgent || r.Finished || p.gang.phase == stopping
+		d.reported.Put(p.gang, r.Finished || p.gang.phase == stopping)
 	})
 	if err != nil {
 		return err
@@ -51,39 +47,21 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 	return failed
 }
 
-// bookEvery is how often reports are booked: of many pods all at once, since each step of the engine may look at all
-// that wait. The last words of a gang that leaves are booked at once.
-const bookEvery = time.Second
-
-// nextReports is when reports are to be booked; Never: there are none.
-func (d *Driver) nextReports() cluster.Time {
-	switch {
-	case len(d.heard) == 0:
-		return cluster.Never
-	case d.urgent:
-		return 0
-	}
-	return d.booked.Add(bookEvery)
-}
-
 // reports are what the engine is to know of what pods told, when that is due: before it hears what became of them,
 // since with a checkpoint that is not booked, work would be lost. While it is to be renewed they wait, so that pods
 // which report all the time do not keep it from that.
 func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
-	if len(d.heard) > 0 && slices.ContainsFunc(d.dirty, func(g *gang) bool { return g.heard && g.phase != starting }) {
-		d.urgent = true
+	if slices.ContainsFunc(d.agenda.now, func(g *gang) bool { return g.phase != starting && d.reported.Has(g) }) {
+		d.reported.Hurry()
 	}
-	if d.stale != "" || now < d.nextReports() {
+	if d.stale != "" {
 		return nil
 	}
-	list := d.heard
-	d.heard, d.urgent, d.booked = nil, false, now
-	for _, g := range list {
-		if g.phase == starting && d.gangs[g.key] == g { // the engine does not know yet that it runs
-			d.heard = append(d.heard, g)
-			continue
-		}
-		if g.heard = false; g.phase == running || g.phase == stopping {
+	for _, g := range d.reported.Take(now) {
+		switch {
+		case g.phase == starting && d.gangs[g.key] == g: // the engine does not know yet that it runs
+			d.reported.Put(g, false)
+		case g.phase == running || g.phase == stopping:
 			events = append(events, d.hearReport(g, now)...)
 		}
 	}

@@ -52,7 +52,7 @@ func (d *Driver) arrives(t *testing.T) {
 		for _, s := range g.slots {
 			if p := g.pods[s.pod]; p != nil && p.binding {
 				p.node, p.binding = s.node, false
-				d.touch(g)
+				d.agenda.touch(g)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func TestHearReportGang(t *testing.T) {
 	}
 	_ = d.tells(t, "train-0-0", stepped(1, 3, 100))
 	_ = d.tells(t, "train-1-1", stepped(2, 6, 100))
-	*now = now.Add(bookEvery)
+	*now = now.Add(time.Second)
 	steps(t, d)
 	if g.Last.Step != 3 {
 		t.Errorf("step %v counts, not that of the first", g.Last.Step)
@@ -158,17 +158,17 @@ func TestReportsBooked(t *testing.T) {
 	_ = d.tells(t, "a", saved)
 	before := d.seq
 	for i := range 10 {
-		*now = now.Add(bookEvery / 20)
+		*now = now.Add(time.Second / 20)
 		_ = d.tells(t, "b", stepped(1+i, float64(1+i), 100))
 		_ = d.tells(t, "c", stepped(1+i, float64(1+i), 100))
 	}
-	if told("a") != 1 || told("b") != 0 || d.seq != before || d.nextReports() != d.clock().Add(bookEvery/2) {
+	if told("a") != 1 || told("b") != 0 || d.seq != before || d.reported.Next() != d.clock().Add(time.Second/2) {
 		t.Errorf("in the second after the first report %v, %v, %v are booked in %d steps; next in %v", told("a"),
-			told("b"), told("c"), d.seq-before, d.nextReports().Sub(d.clock()))
+			told("b"), told("c"), d.seq-before, d.reported.Next().Sub(d.clock()))
 	}
-	*now = now.Add(bookEvery / 2)
+	*now = now.Add(time.Second / 2)
 	steps(t, d)
-	if told("b") != 10 || told("c") != 10 || d.seq != before+1 || d.nextReports() != cluster.Never {
+	if told("b") != 10 || told("c") != 10 || d.seq != before+1 || d.reported.Next() != cluster.Never {
 		t.Errorf("then %v and %v in %d steps", told("b"), told("c"), d.seq-before)
 	}
 	done := stepped(11, 11, 100)
@@ -177,7 +177,7 @@ func TestReportsBooked(t *testing.T) {
 	if told("b") != 11 {
 		t.Errorf("the last words of one that has finished wait: step %v", told("b"))
 	}
-	*now = now.Add(bookEvery / 2)
+	*now = now.Add(time.Second / 2)
 	saved, step = stepped(11, 21, 100), 21
 	saved.SavedAt = &step
 	_ = d.tells(t, "c", saved)
@@ -185,7 +185,7 @@ func TestReportsBooked(t *testing.T) {
 		t.Error("it is booked already")
 	}
 	g := d.pods["c"].gang
-	d.touch(g) // something happened to it
+	d.agenda.touch(g) // something happened to it
 	if once(t, d); told("c") != 21 || d.eng.Record(g.id).Saved == 0 || !g.dirty {
 		t.Errorf("what it saved is not booked before what happened to it: step %v, saved %v", told("c"),
 			d.eng.Record(g.id).Saved)
@@ -206,12 +206,12 @@ func TestReportEarly(t *testing.T) {
 	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.Last != nil {
 		t.Fatalf("%v; it is in phase %d and told %+v", err, g.phase, g.Last)
 	}
-	d.touch(g)
+	d.agenda.touch(g)
 	steps(t, d)
 	d.arrives(t)
-	*now = now.Add(bookEvery)
+	*now = now.Add(time.Second)
 	steps(t, d)
-	if g.phase != running || g.Last == nil || g.Last.Step != 3 || len(d.heard) != 0 {
+	if g.phase != running || g.Last == nil || g.Last.Step != 3 || d.reported.Len() != 0 {
 		t.Errorf("in phase %d it told %+v", g.phase, g.Last)
 	}
 }

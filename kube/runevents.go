@@ -18,49 +18,49 @@ import (
 // there at all (Adopted), that they come back when they are stopped, or do no more (Updated). The engine ignores what
 // does not fit; what it did not take over is found after the step, and then it is renewed.
 
-// tidings is what the engine is told of gangs that run and of nodes in this step.
-type tidings struct {
-	records map[cluster.JobID]*engine.JobRecord // as they will be
-	told    []engine.Event                      // that it has to take over
+// unconfirmed is what the engine was told in this step of gangs that run and of nodes, and has to take over.
+type unconfirmed struct {
+	records map[cluster.JobID]*engine.JobRecord // of jobs, as they will be
+	events  []engine.Event
 }
 
-// recordOf is what the engine knows of a job, or will when it has heard what it is told in this step; nil: nothing.
-func (d *Driver) recordOf(id cluster.JobID) *engine.JobRecord {
-	if r := d.tidings.records[id]; r != nil {
+// record is what the engine knows of a job, or will when it has heard what it is told in this step; nil: nothing.
+func (u *unconfirmed) record(e *engine.Engine, id cluster.JobID) *engine.JobRecord {
+	if r := u.records[id]; r != nil {
 		now := *r
 		return &now
 	}
-	return d.eng.Record(id)
+	return e.Record(id)
 }
 
-// mustTake notes an event that the engine has to take over.
-func (d *Driver) mustTake(ev engine.Event) engine.Event {
-	d.tidings.told = append(d.tidings.told, ev)
+// must notes an event that the engine has to take over.
+func (u *unconfirmed) must(ev engine.Event) engine.Event {
+	u.events = append(u.events, ev)
 	return ev
 }
 
 // reshaped tells the engine what a gang that runs is made of now.
-func (d *Driver) reshaped(rec *engine.JobRecord) engine.Event {
-	if d.tidings.records == nil {
-		d.tidings.records = map[cluster.JobID]*engine.JobRecord{}
+func (u *unconfirmed) reshaped(rec *engine.JobRecord) engine.Event {
+	if u.records == nil {
+		u.records = map[cluster.JobID]*engine.JobRecord{}
 	}
-	d.tidings.records[rec.Spec.ID] = rec
+	u.records[rec.Spec.ID] = rec
 	as := &engine.Reshape{Tasks: rec.Spec.Tasks, Allocs: rec.Allocs}
-	return d.mustTake(engine.Event{Type: engine.JobReshaped, Job: rec.Spec.ID, Reshape: as})
+	return u.must(engine.Event{Type: engine.JobReshaped, Job: rec.Spec.ID, Reshape: as})
 }
 
-// adoptedNow tells the engine of a gang that runs.
-func (d *Driver) adoptedNow(rec *engine.JobRecord) engine.Event {
-	return d.mustTake(engine.Event{Type: engine.Adopted, Job: rec.Spec.ID, Record: rec})
+// adopted tells the engine of a gang that runs.
+func (u *unconfirmed) adopted(rec *engine.JobRecord) engine.Event {
+	return u.must(engine.Event{Type: engine.Adopted, Job: rec.Spec.ID, Record: rec})
 }
 
 // checkTaken finds what the engine did not take over of what it was told in the step before.
 func (d *Driver) checkTaken() {
-	told := d.tidings.told
-	d.tidings = tidings{}
+	told := d.unconfirmed.events
+	d.unconfirmed = unconfirmed{}
 	for i := range told {
 		ev := &told[i]
-		if d.took1(ev) {
+		if tookOver(d.eng, d.nodes, ev) {
 			continue
 		}
 		d.opt.Log.Warn("the engine did not take over what it was told", "what", ev.Type, "job", ev.Job, "node", ev.Node)
@@ -73,12 +73,12 @@ func (d *Driver) checkTaken() {
 	}
 }
 
-// took1 reports whether the engine took over what it was told. A job that is on its way out has nothing to take over.
-func (d *Driver) took1(ev *engine.Event) bool {
+// tookOver reports whether the engine took over what it was told. A job that is on its way out has nothing to take over.
+func tookOver(e *engine.Engine, all *nodes.Room, ev *engine.Event) bool {
 	if ev.Type == engine.NodeChanged {
-		return d.nodes.TookOver(ev, d.eng.Nodes())
+		return all.TookOver(ev, e.Nodes())
 	}
-	r := d.eng.Record(ev.Job)
+	r := e.Record(ev.Job)
 	switch {
 	case r == nil:
 		return ev.Type != engine.Adopted
@@ -108,7 +108,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		d.stale = "found bound"
 		return nil
 	case g.joins(d.nodes):
-		d.later(g, d.now)
+		d.agenda.at(g, d.now)
 		return nil
 	}
 	snap := d.heldNow()
@@ -139,8 +139,8 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		return nil
 	}
 	d.takeUp(g, f)
-	d.touch(g)
-	return []engine.Event{d.adoptedNow(&f.rec)}
+	d.agenda.touch(g)
+	return []engine.Event{d.unconfirmed.adopted(&f.rec)}
 }
 
 // isKnown reports whether the engine has all nodes on which the gang is, or is to be.
@@ -164,7 +164,7 @@ func (g *gang) joins(all *nodes.Room) bool {
 
 // repairGang books that a gang is whole again, or lost a node: its patch is one with it, and what is lost is taken out.
 func (d *Driver) repairGang(g *gang) (events []engine.Event) {
-	rec := d.recordOf(g.id)
+	rec := d.unconfirmed.record(d.eng, g.id)
 	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
 		g.repair.wanted = g.repair.wanted && !g.hurt(d.nodes) // it leaves as a whole
 		return nil
@@ -172,7 +172,7 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	w := d.gangs[patchKey(g)]
 	whole := false
 	if w != nil && w.phase == running && w.leaves == "" {
-		if r := d.recordOf(w.id); r != nil && (r.State == engine.Starting || r.State == engine.Running) {
+		if r := d.unconfirmed.record(d.eng, w.id); r != nil && (r.State == engine.Starting || r.State == engine.Running) {
 			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
 			d.mendWith(g, w, rec, r)
 			whole = true
@@ -181,10 +181,10 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	hurt := g.hurt(d.nodes)
 	if hurt {
 		d.cut(g, rec)
-		d.touch(g)
+		d.agenda.touch(g)
 	}
 	if whole || hurt {
-		events = append(events, d.reshaped(rec))
+		events = append(events, d.unconfirmed.reshaped(rec))
 	}
 	return events
 }
@@ -209,7 +209,7 @@ func (d *Driver) hurtEvents() (events []engine.Event) {
 // dividedNow tells the engine that a gang which started with more pods than it needs is a gang of those that it needs,
 // and each of the others one for itself.
 func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
-	rec := d.recordOf(g.id)
+	rec := d.unconfirmed.record(d.eng, g.id)
 	if rec == nil || rec.State != engine.Starting {
 		return nil
 	}
@@ -220,10 +220,10 @@ func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
 	if g.oversized() {
 		ones = d.divideGang(g, rec)
 	}
-	events = append(events, d.reshaped(rec))
+	events = append(events, d.unconfirmed.reshaped(rec))
 	for i := range ones {
-		events = append(events, d.adoptedNow(&ones[i]))
-		d.touch(d.byID[ones[i].Spec.ID])
+		events = append(events, d.unconfirmed.adopted(&ones[i]))
+		d.agenda.touch(d.byID[ones[i].Spec.ID])
 	}
 	return events
 }
@@ -245,7 +245,7 @@ func (d *Driver) resizedNow(snap *engine.Snapshot) (events []engine.Event) {
 		}
 		if rec.Spec != was {
 			now := *rec
-			events = append(events, d.reshaped(&now))
+			events = append(events, d.unconfirmed.reshaped(&now))
 		}
 	}
 	for _, g := range d.byID {
@@ -260,7 +260,7 @@ func (d *Driver) staysPut(g *gang) engine.Event {
 	spec.Name, spec.NoRequeue, spec.Checkpoint = g.name, true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	spec.Nodes, spec.PerNode, spec.NodeLimits, spec.Topology = "", 0, nil, cluster.Topology{}
 	g.spec = &spec
-	return d.mustTake(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+	return d.unconfirmed.must(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 }
 
 // mayGo tells the engine that gangs that run come back when they are stopped, on nodes that suit them: they are to be

@@ -32,7 +32,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	}
 	if p.Where != "" && (!maps.Equal(p.Obj.Labels, obj.Labels) ||
 		(p.Obj.DeletionTimestamp == nil) != (obj.DeletionTimestamp == nil)) {
-		d.moves++
+		d.nodes.World.Changed()
 	}
 	was := p.Obj
 	p.Obj = obj
@@ -56,7 +56,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	if obj.Spec.NodeName != "" {
 		p.node = obj.Spec.NodeName
 	}
-	d.touch(p.gang)
+	d.agenda.touch(p.gang)
 }
 
 // meet takes in a pod that was not known.
@@ -94,7 +94,7 @@ func (d *Driver) join(p *pod) {
 			d.nodes.AddForeign(p.node, &p.Pod)
 		}
 		if p.node != "" && p.Obj.Spec.SchedulerName == d.opt.Scheduler && p.Obj.Annotations[AnnotationPlan] != "" {
-			d.setPodAside(p, "annotation "+AnnotationPlan+" makes no sense")
+			d.setAside.Pod(p.Obj, "annotation "+AnnotationPlan+" makes no sense")
 		}
 		return
 	}
@@ -103,7 +103,7 @@ func (d *Driver) join(p *pod) {
 	p.gang, p.Managed = d.gangOf(p.Obj), true
 	p.gang.pods[p.Obj.UID] = p
 	d.claims.Resolve(&p.Neighbour)
-	d.touch(p.gang)
+	d.agenda.touch(p.gang)
 }
 
 // leave takes a pod out of its gang.
@@ -111,7 +111,7 @@ func (d *Driver) leave(p *pod) {
 	g := p.gang
 	delete(g.pods, p.Obj.UID)
 	p.gang, p.Managed = nil, false
-	d.touch(g)
+	d.agenda.touch(g)
 }
 
 // settle compares a gang with its pods and returns what the engine has to know.
@@ -144,7 +144,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return d.adoptNow(g)
 	}
 	if g.retry > now {
-		d.later(g, g.retry)
+		d.agenda.at(g, g.retry)
 		return nil
 	}
 	if !g.asks() {
@@ -198,7 +198,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
 	if why := d.opt.Failures.blame(pods); why != "" {
 		g.refused = why
-		d.setGangAside(pods, why)
+		d.setAside.Gang(pods[0].Obj, why)
 		return nil
 	}
 	err := d.checkKeys(g, pods)
@@ -245,7 +245,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	g.since(now, d.opt.TellAfter)
 	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
 	if g.atHome() {
-		d.later(g, now)
+		d.agenda.at(g, now)
 	}
 	return append(d.nodes.Sets.Name(g.nodes),
 		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].Obj, spec), Spec: spec})
@@ -318,7 +318,7 @@ func (d *Driver) withdraw(g *gang) {
 	d.forget(g)
 	g.phase, g.slots, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
 	g.missing, g.nth = nil, 0
-	d.touch(g)
+	d.agenda.touch(g)
 }
 
 // settleStarting waits until all are bound. If one cannot be, those that are
@@ -391,7 +391,7 @@ func (d *Driver) settleUnwinding(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	g.fails++
-	d.later(g, now.Add(backOff(g.fails)))
+	d.agenda.at(g, now.Add(backOff(g.fails)))
 	events := []engine.Event{{Type: engine.StartFailed, Job: g.id}, {Type: engine.Cancelled, Job: g.id}}
 	d.withdraw(g)
 	return events

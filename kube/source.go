@@ -113,7 +113,7 @@ func (d *Driver) gangFor(c *gangs.Claim) *gang {
 			d.objects.Use(g.key, c.Object)
 		}
 		if c.Of != "" {
-			d.ones[c.Of]++
+			d.singletons[c.Of]++
 		}
 	}
 	return g
@@ -126,14 +126,14 @@ func (d *Driver) drop(g *gang) {
 		return
 	}
 	delete(d.gangs, g.key)
-	delete(d.retries, g.key)
+	delete(d.agenda.later, g.key)
 	if l := g.legacy; l != nil { // its pods went before they started: for those that come now
 		l.began, l.at, g.legacy = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
 		d.keep(*l)
 	}
 	if g.of != "" {
-		if d.ones[g.of]--; d.ones[g.of] == 0 {
-			delete(d.ones, g.of)
+		if d.singletons[g.of]--; d.singletons[g.of] == 0 {
+			delete(d.singletons, g.of)
 		}
 	}
 	d.objects.Forget(g.key)
@@ -149,7 +149,7 @@ func (d *Driver) regroup(g *gang) {
 			}
 		}
 	}
-	d.touch(g)
+	d.agenda.touch(g)
 }
 
 // rejoin puts a pod that holds nothing into the gang that is now its own.
@@ -175,7 +175,7 @@ func (d *Driver) release(g *gang, m *gangs.Membership) {
 		delete(g.pods, p.Obj.UID)
 		p.gang = d.gangFor(c)
 		p.gang.pods[p.Obj.UID] = p
-		d.touch(p.gang)
+		d.agenda.touch(p.gang)
 	}
 }
 
@@ -183,7 +183,7 @@ func (d *Driver) release(g *gang, m *gangs.Membership) {
 // to does not run any more: those that wait, wait with it; those that run, go
 // with it, if it is told to leave.
 func (d *Driver) recall(g *gang, leave bool) {
-	if d.ones[g.key] == 0 {
+	if d.singletons[g.key] == 0 {
 		return
 	}
 	for _, one := range d.gangs {

@@ -16,11 +16,11 @@ import (
 // steadily runs f and fails if the engine began again meanwhile.
 func (w *world) steadily(t *testing.T, what string, f func()) {
 	t.Helper()
-	life := w.life
+	life := w.life.count
 	f()
 	w.settleDown(t)
-	if w.life != life || w.stale != "" {
-		t.Errorf("%s: the engine began again %d times (%s)", what, w.life-life, w.stale)
+	if w.life.count != life || w.stale != "" {
+		t.Errorf("%s: the engine began again %d times (%s)", what, w.life.count-life, w.stale)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestSteadySizes(t *testing.T) {
 // nothing is left of them.
 func TestManyNodesComeAndGo(t *testing.T) {
 	w := newWorld(t, nil, someNodes(4, 8))
-	life := w.life
+	life := w.life.count
 	for i := range 1000 {
 		name := fmt.Sprint("spot", i)
 		n := someNode(name)
@@ -209,7 +209,7 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	w.now = w.now.Add(24 * time.Hour)
 	w.forgetNodes()
 	w.settleDown(t)
-	if k := w.life - life; k > 1000/16 {
+	if k := w.life.count - life; k > 1000/16 {
 		t.Errorf("the engine began again %d times", k)
 	}
 	w.compare(w.clock())

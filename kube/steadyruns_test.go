@@ -53,9 +53,9 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 // clean checks that nothing is kept of what the engine was told, and that it is right.
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
-	kept := len(w.tidings.records) + len(w.tidings.told) + w.nodes.Kept().Changed + len(w.chosen) + len(w.passages)
+	kept := len(w.unconfirmed.records) + len(w.unconfirmed.events) + w.nodes.Kept().Changed + len(w.chosen) + len(w.passages)
 	if kept > 0 || w.asking != nil {
-		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.tidings, w.nodes.Kept(), w.chosen)
+		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(), w.chosen)
 	}
 	if len(w.byID) != jobs || len(w.eng.Beliefs()) > jobs {
 		t.Errorf("%d gangs have jobs, and the engine knows of %d; it is %d", len(w.byID), len(w.eng.Beliefs()), jobs)
@@ -199,9 +199,9 @@ func TestSteadyFound(t *testing.T) {
 		t.Errorf("waits is at %q, fits at %q", w.at("waits"), w.at("fits"))
 	}
 	w.clean(t, 5)
-	life := w.life
+	life := w.life.count
 	w.add(boundWith(controlplane.Pod("twice", 8, nil), "n0", text(8, 1, "n0")))
-	if w.settleDown(t); w.life == life {
+	if w.settleDown(t); w.life.count == life {
 		t.Error("the devices of one that is found are another's, and the engine goes on")
 	}
 }
@@ -276,9 +276,9 @@ func TestSteadyLabels(t *testing.T) {
 		t.Errorf("the engine has %+v, and the pod is at %q: %s", list[1], w.at("q"), w.gangs["pod/q"].refused)
 	}
 	w.clean(t, 2)
-	life := w.life
+	life := w.life.count
 	change("n0", product("NVIDIA-A100-SXM4-80GB"))()
-	if w.settleDown(t); w.life == life {
+	if w.settleDown(t); w.life.count == life {
 		t.Error("a node in use has other GPUs, and the engine goes on")
 	}
 }
@@ -345,10 +345,10 @@ func TestNotTakenOver(t *testing.T) {
 	spec := *rec.Spec
 	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 3}}}
 	wrong.Spec = &spec
-	life := w.life
+	life := w.life.count
 	w.pods["p"].Obj.Spec.NodeName, w.pods["p"].Obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].gang.plan
-	w.queued = append(w.queued, w.reshaped(&wrong))
-	if w.settleDown(t); w.life == life {
+	w.queued = append(w.queued, w.unconfirmed.reshaped(&wrong))
+	if w.settleDown(t); w.life.count == life {
 		t.Error("the engine goes on")
 	}
 	if rec := w.runs(t, "p"); rec.Spec.Tasks[0].Request.GPUs != 2 {

@@ -32,17 +32,15 @@ func (d *Driver) watch(ctx context.Context) error {
 }
 
 func (d *Driver) spaceChanged(s *v1.Namespace) {
-	if d.nodes.World.SetSpace(s.Name, s.Labels) {
-		d.moves++
-	}
+	d.nodes.World.SetSpace(s.Name, s.Labels)
 }
 
 func (d *Driver) volumeChanged(obj any) {
 	d.volumes.Changed(obj)
-	d.moves++
+	d.nodes.World.Changed()
 }
 
 func (d *Driver) volumeGone(obj any) {
 	d.volumes.Gone(obj)
-	d.moves++
+	d.nodes.World.Changed()
 }

@@ -97,6 +97,10 @@ type World struct {
 	spaces map[string]map[string]string // labels of namespaces
 	hidden map[*Neighbour]bool          // pods that do not count at the moment
 	shy    []v1.Taint                   // of nodes, with PreferNoSchedule
+
+	version int               // counts changes after which answers may be others
+	known   map[string]Limits // what was found for single pods since the last, by what they ask for
+	knownOf int               // ... that version
 }
 
 // place is a node, and the pods that are on it or going there.
@@ -224,12 +228,32 @@ func (w *World) place(name string) *place {
 	return n
 }
 
+// Changed notes that something is another that answers depend on: where pods are, nodes, or what predicates know besides.
+func (w *World) Changed() { w.version++ }
+
+// Version is another whenever answers may be.
+func (w *World) Version() int { return w.version }
+
+// Known is Limits for a single pod, found once until something changes for all with the same key. No pods are hidden.
+func (w *World) Known(ask Ask, key string) Limits {
+	if w.knownOf != w.version {
+		w.knownOf, w.known = w.version, map[string]Limits{}
+	}
+	l, ok := w.known[key]
+	if !ok {
+		l = w.Limits(ask)
+		w.known[key] = l
+	}
+	return l
+}
+
 // SetSpace books the labels of a namespace, and reports whether they are others than before.
 func (w *World) SetSpace(name string, labels map[string]string) bool {
 	if maps.Equal(w.spaces[name], labels) {
 		return false
 	}
 	w.spaces[name] = labels
+	w.Changed()
 	return true
 }
 

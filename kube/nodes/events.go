@@ -181,7 +181,7 @@ func (r *Room) differs(old, obj *v1.Node) (seen Seen) {
 	if !sized && !labelled {
 		return seen
 	}
-	seen.Moved = true
+	r.World.Changed()
 	r.SizesDirty, r.Dirty = r.SizesDirty || sized, r.Dirty || sized
 	if labelled && r.Loans.Differs(old, obj) {
 		seen.Renew = "loans"

@@ -161,6 +161,7 @@ func (r *Room) Move(p *Pod, to string) {
 		r.World.Put(&p.Neighbour, to)
 		r.named(to)
 	}
+	r.World.Changed()
 	if r.slicesUncounted(p) {
 		r.SizesDirty = true // the engine has fewer to give, or more
 	}
@@ -182,7 +183,6 @@ func (r *Room) Without(pods []*Pod, look func()) {
 
 // Seen is what concerns gangs of what was seen of a node.
 type Seen struct {
-	Moved bool   // what nodes take of pods may be another
 	Other bool   // pods that no node suited may be suited now
 	Renew string // why the engine has to be renewed; "": it need not
 }
@@ -201,11 +201,12 @@ func (r *Room) See(obj *v1.Node) (seen Seen) {
 	case old == nil:
 		r.joined[obj.Name], r.Dirty = true, true
 		r.Sets.turned(obj.Name)
-		seen.Moved, seen.Other = true, true
+		r.World.Changed()
+		seen.Other = true
 	case (old.Labels[mig.Label] == mig.Changing) != (obj.Labels[mig.Label] == mig.Changing):
 		n.MIG.Stays = true
 		r.isAnother(obj.Name)
-		seen.Moved = true
+		r.World.Changed()
 	default:
 		seen = r.differs(old, obj)
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -21,6 +22,10 @@ type Set struct {
 	dirty    bool            // objects may make another tree
 	fitted   []cluster.Queue // as the engine has them
 	reduced  bool            // ... for fewer nodes than there are
+
+	statusDirty bool          // the status of the objects may be another
+	statusAt    cluster.Time  // when it was last looked at
+	statusTook  time.Duration // ... and for how long
 }
 
 // New is the queues of the configuration file; fallback is the queue of pods that name none.

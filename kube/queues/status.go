@@ -136,3 +136,23 @@ func sameStatus(a, b *Status) bool {
 	}
 	return text(a) == text(b)
 }
+
+// statusPart: no more than a fiftieth of the time goes into looking at the status.
+const statusPart = 50
+
+// StatusChanged notes that the status of the objects may be another.
+func (q *Set) StatusChanged() { q.statusDirty = true }
+
+// NextStatus is when the status is to be looked at, so long after the last time at least; Never: nothing changed.
+func (q *Set) NextStatus(every time.Duration) cluster.Time {
+	if !q.statusDirty {
+		return cluster.Never
+	}
+	return q.statusAt.Add(max(every, statusPart*q.statusTook))
+}
+
+// StatusSeen notes that the status is looked at now, StatusTook how long that took.
+func (q *Set) StatusSeen(now cluster.Time) { q.statusDirty, q.statusAt = false, now }
+
+// StatusTook notes how long it took to look at the status.
+func (q *Set) StatusTook(took time.Duration) { q.statusTook = took }

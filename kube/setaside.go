@@ -2,13 +2,7 @@ package kube
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"runtime/debug"
 	"slices"
-
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -19,54 +13,10 @@ import (
 // with, is set aside: it gets an event and is counted, and everything else goes on. A pod that is set aside takes room
 // where it is bound and is not managed; a node that is set aside gets no new pods.
 
-// asides is what is set aside.
-type asides struct {
-	pods map[types.UID]string // pods that were told, and of what
-}
-
-func newAsides() asides {
-	return asides{pods: map[types.UID]string{}}
-}
-
-// What is set aside, for the metric.
-const (
-	asidePod     = "pod"
-	asideNode    = "node"
-	asideHandler = "handler" // the handling of an object failed inside the scheduler
-)
-
-// setPodAside says once that a pod is not managed.
-func (d *Driver) setPodAside(p *pod, why string) {
-	d.sayAside(p, why, "a pod is set aside: it takes room where it is bound and is not managed",
-		"Muster does not manage this pod, it only counts what it holds: ")
-}
-
-// setGangAside says once that a gang is not scheduled.
-func (d *Driver) setGangAside(pods []*pod, why string) {
-	d.sayAside(pods[0], why, "a gang is set aside: it is not scheduled",
-		"Muster does not schedule this pod and its gang: ")
-}
-
-// sayAside says once, in the log and in an event of a pod, that something is set aside.
-func (d *Driver) sayAside(p *pod, why, logged, told string) {
-	if d.aside.pods[p.Obj.UID] == why {
-		return
-	}
-	d.aside.pods[p.Obj.UID] = why
-	d.opt.Observe.SetAside(asidePod)
-	d.opt.Log.Error(logged, "pod", p.name(), "reason", why)
-	d.notices.Event(p.Obj, v1.EventTypeWarning, "SetAside", told+why)
-}
-
 // setNodeAside takes the GPUs of a node out of the next engine.
 func (d *Driver) setNodeAside(name, why string) {
-	if !d.nodes.Exclude(name, why) {
-		return
-	}
-	d.opt.Observe.SetAside(asideNode)
-	d.opt.Log.Error("a node is set aside: its GPUs are not given away", "node", name, "reason", why)
-	if obj := d.nodes.Object(name); obj != nil {
-		d.notices.Event(obj, v1.EventTypeWarning, "SetAside", "Muster does not use the GPUs of this node: "+why)
+	if d.nodes.Exclude(name, why) {
+		d.setAside.Node(name, d.nodes.Object(name), why)
 	}
 }
 
@@ -74,7 +24,7 @@ func (d *Driver) setNodeAside(name, why string) {
 func (d *Driver) expel(g *gang, why string) {
 	for _, p := range g.sorted() {
 		if p.node != "" || p.binding {
-			d.setPodAside(p, why)
+			d.setAside.Pod(p.Obj, why)
 			d.disown(p)
 		}
 	}
@@ -121,34 +71,14 @@ func (d *Driver) dropJobs(snap *engine.Snapshot, gone func(*engine.JobRecord) bo
 	return len(snap.Jobs) < before
 }
 
-// safely is a step of building an engine, of which a failure of any kind is an error.
-func (d *Driver) safely(f func() error) (err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			d.opt.Observe.SetAside(asideHandler)
-			d.opt.Log.Error("the scheduler failed while it built its engine", "error", x, "stack",
-				string(debug.Stack()))
-			err = fmt.Errorf("the scheduler failed: %v", x)
-		}
-	}()
-	return f()
-}
-
 // guarded handles something that came from the cluster. If that fails inside the scheduler, it is told and counted, and
 // the engine begins again from what is known; the process goes on for all others.
 func (d *Driver) guarded(what string, f func()) {
 	defer func() {
 		if x := recover(); x != nil {
-			d.opt.Observe.SetAside(asideHandler)
-			d.opt.Log.Error("the scheduler failed while it handled something of the cluster", "what", what, "error", x,
-				"stack", string(debug.Stack()))
+			d.setAside.Failed("handled something of the cluster", x, "what", what)
 			d.stale = "a handler failed"
 		}
 	}()
 	f()
-}
-
-// forgetAsides forgets what was told of pods that are gone.
-func (d *Driver) forgetAsides() {
-	maps.DeleteFunc(d.aside.pods, func(uid types.UID, _ string) bool { return d.pods[uid] == nil })
 }
