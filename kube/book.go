@@ -36,7 +36,7 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 	case waiting:
 		b.Outcome = engine.WasCancelled
 		text := "all of it is there: it waits for GPUs"
-		if l := g.legacy; l != nil {
+		if l := g.inheritance; l != nil {
 			b.Evicted = max(b.Evicted, int(l.Preemptions))
 			text += fmt.Sprintf("; it goes on from earlier pods, which had %.2f GPU-hours and had to leave %d times",
 				float64(l.Attained)/float64(cluster.Whole)/3.6e6, l.Preemptions)

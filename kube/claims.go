@@ -53,7 +53,7 @@ func (d *Driver) claimsChanged(devices bool) {
 func (d *Driver) grantAll(g *gang) (why string) {
 	var places []claims.Place
 	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; !g.slots[i].beyond && !p.claimed.Busy {
+		if p := g.pods[g.slots[i].pod]; !g.slots[i].surplus && !p.claimed.Busy {
 			node := g.slots[i].node
 			places = append(places, claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes.Object(node)})
 		}

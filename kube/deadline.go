@@ -37,8 +37,8 @@ func (g *gang) answer(e *engine.Engine) engine.DeadlineAnswer {
 
 // withAnswer adds to a text what the policy says of a gang's deadline, if it does not say
 // so already.
-func (d *Driver) withAnswer(g *gang, text string) string {
-	if a := g.answer(d.eng); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
+func (g *gang) withAnswer(e *engine.Engine, text string) string {
+	if a := g.answer(e); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
 		return strings.TrimPrefix(text+"; "+a.String(), "; ")
 	}
 	return text

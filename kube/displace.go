@@ -144,7 +144,7 @@ func (d *Driver) holdBack(g *gang) bool {
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
 			p.nominate(d.notices, s.node)
-			if len(g.lifted) > 0 && !s.beyond {
+			if len(g.lifted) > 0 && !s.surplus {
 				d.expect(p, s.node)
 			}
 		}
@@ -166,7 +166,7 @@ func (d *Driver) settleHeld(g *gang) bool {
 	all := !g.awaits() && len(asleep) == 0
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
-		if g.slots[i].beyond {
+		if g.slots[i].surplus {
 			continue
 		}
 		list := []fit.Rival(nil)
@@ -205,7 +205,7 @@ func (d *Driver) unhold(g *gang) {
 // bindAll binds the pods of a gang that it needs.
 func (d *Driver) bindAll(g *gang) {
 	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; !g.slots[i].beyond && p != nil && p.waits() {
+		if p := g.pods[g.slots[i].pod]; !g.slots[i].surplus && p != nil && p.waits() {
 			d.bind(g, p, g.slots[i].node)
 		}
 	}

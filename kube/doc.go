@@ -4,7 +4,7 @@
 // The API server is the only memory. Each binding carries the plan of its whole
 // gang (AnnotationPlan), so that a scheduler that is killed in the middle of a
 // gang is followed by one that goes on with the same plan: it builds its engine
-// from what it finds bound (facts.go), and compares the two with driver.Diff.
+// from what it finds bound (begin.go), and compares the two with driver.Diff.
 //
 // What the engine is told follows the pods level by level, not edge by edge:
 // every batch settles the gangs whose pods changed (settle.go), whatever

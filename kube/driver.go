@@ -62,7 +62,8 @@ type Driver struct {
 	gangs  map[string]*gang
 	byID   map[cluster.JobID]*gang
 	agenda agenda // which gangs are to be settled
-	era    int    // counts changes after which what was refused for good may be possible
+	// Counts changes after which what was refused for good may be possible.
+	refusalEpoch int
 
 	eng         *engine.Engine
 	cfg         engine.Config // that it was made with
@@ -76,7 +77,7 @@ type Driver struct {
 	tellAt      cluster.Time   // when gangs that wait are told next
 	queued      []engine.Event // for the next batch
 	step        []engine.Event // the last batch
-	sizedAt     cluster.Time   // when it was last looked whether they are
+	sizedAt     cluster.Time   // when it was last looked at the sizes of nodes and pods
 	life        lifetime       // of the engine
 	checked     cluster.Time   // when engine and cluster were last compared
 
@@ -86,12 +87,12 @@ type Driver struct {
 
 	neighbours
 	volumes *volumes.Volumes
-	shifting
-	legacies []legacy // what gangs that had to leave left to those that come in their place
-	lifts    lifts
-	claims   *claims.Claims
-	setAside *setaside.Room
-	lenders  bool // others may lend than the engine knows
+	moveState
+	inheritances []inheritance // what gangs that had to leave left to those that come in their place
+	victimSearch victimSearch
+	claims       *claims.Claims
+	setAside     *setaside.Room
+	lenders      bool // others may lend than the engine knows
 
 	writer  *write.Writer // what is asked of the API server
 	workers sync.WaitGroup
@@ -102,7 +103,7 @@ type Driver struct {
 	reported reports.Inbox[*gang] // what pods told that is not booked yet
 	records  look.Records         // for people
 	history  *history.Room
-	looks    looks
+	viewers  viewers
 }
 
 // errRenew ends the loop for a moment: the engine is renewed.
@@ -143,7 +144,7 @@ func New(opt Options) *Driver {
 		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, wake: cluster.Never,
 		agenda: agenda{later: map[string]*gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
-		neighbours: newNeighbours(), shifting: shifting{passages: map[cluster.JobID]*gang{}},
+		neighbours: newNeighbours(), moveState: moveState{passages: map[cluster.JobID]*gang{}},
 	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
@@ -159,7 +160,7 @@ func New(opt Options) *Driver {
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.setAside = setaside.New(setaside.Options{Log: opt.Log, Count: opt.Observe.SetAside,
 		Event: func(obj runtime.Object, kind, reason, text string) { d.notices.Event(obj, kind, reason, text) }})
-	d.looks.over, d.looks.watch = make(chan struct{}), map[chan struct{}]bool{}
+	d.viewers.over, d.viewers.watch = make(chan struct{}), map[chan struct{}]bool{}
 	return d
 }
 
@@ -177,7 +178,7 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	defer func() {
 		d.ready.Store(false)
 		d.opt.Observe.Leading(false)
-		close(d.looks.over)
+		close(d.viewers.over)
 		cancel()
 		d.workers.Wait()
 		err = errors.Join(err, d.closeJournal())
@@ -244,16 +245,16 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.agenda.next(), d.queues.NextStatus(d.opt.StatusEvery),
-			d.nextRound(now), d.nodes.Next(), d.reported.Next())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.agenda.next(), d.nextRound(now),
+			d.queues.NextStatus(d.opt.StatusEvery), d.nodes.Next(), d.reported.Next())
 		if d.nodes.SizesDirty {
 			until = min(until, d.nextResize())
 		}
 		if d.seen != d.nodes.World.Version() {
 			until = min(until, d.lookAt)
 		}
-		if d.lifts.done != d.stamp() {
-			until = min(until, d.lifts.at)
+		if d.victimSearch.done != d.stamp() {
+			until = min(until, d.victimSearch.at)
 		}
 		if !d.hasNews() {
 			if err := d.inbox.Wait(ctx, max(0, until.Sub(now))); err != nil {
@@ -362,7 +363,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 // Record records the step (driver.Journal).
 func (d *Driver) Record(b *engine.Batch, dec *engine.Decision) error {
 	d.opt.Observe.Stepped(d.opt.Now().Sub(time.Unix(0, int64(b.Now))))
-	d.looks.tell()
+	d.viewers.tell()
 	if d.journal == nil {
 		return nil
 	}
@@ -394,8 +395,8 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 				g.home++
 				d.withdraw(g)
 			default:
-				g.phase, g.refused, g.refusedIn, g.refusedFor, g.refusedAs = gathering, a.Text, d.era, g.members,
-					g.facts
+				g.phase, g.refused = gathering, a.Text
+				g.refusedIn, g.refusedFor, g.refusedAs = d.refusalEpoch, g.members, g.facts
 				d.forget(g)
 			}
 		case engine.Treat:

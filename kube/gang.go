@@ -57,7 +57,7 @@ type gang struct {
 	fails   int    // starts that failed, since the last that did not
 	retry   cluster.Time
 	refused string // why it is not in the engine though it is complete
-	// The engine refused these pods in this era of the nodes: it would again.
+	// The engine refused these pods in this epoch (Driver.refusalEpoch): it would again.
 	refusedIn  int
 	refusedFor []types.UID
 	refusedAs  uint64     // ... with these facts
@@ -81,9 +81,9 @@ type gang struct {
 	passage *passage // it is moved; nil: it is not
 	parting parting  // while it stops: to which gang it leaves what it received
 	// askedBack is when others were first told to make room for it, a replica of a service that lends; zero: none was.
-	askedBack time.Time
-	hasBack   bool    // it has its place: what its pod says of an earlier wait is over
-	legacy    *legacy // what it goes on from when it starts; nil: nothing, or it started
+	askedBack   time.Time
+	hasBack     bool         // it has its place: what its pod says of an earlier wait is over
+	inheritance *inheritance // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string
 	reports.Telling
@@ -97,7 +97,7 @@ type slot struct {
 	done bool      // its pod succeeded
 	lost bool      // its node takes no pods, and the gang is to be repaired
 	// It is beyond what the gang needs: the gang is divided when it has that.
-	beyond bool
+	surplus bool
 }
 
 // sorted lists the gang's pods in their order.

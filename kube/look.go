@@ -44,8 +44,8 @@ type sight struct {
 	keep time.Duration
 }
 
-// looks are the requests of people.
-type looks struct {
+// viewers are the requests of people.
+type viewers struct {
 	mu   sync.Mutex
 	last *sight
 
@@ -64,7 +64,7 @@ func (d *Driver) ask(ctx context.Context, f func()) error {
 	select {
 	case <-done:
 		return nil
-	case <-d.looks.over:
+	case <-d.viewers.over:
 		return ErrNotLeading
 	case <-ctx.Done():
 		return ctx.Err()
@@ -73,17 +73,17 @@ func (d *Driver) ask(ctx context.Context, f func()) error {
 
 // look is the cluster as it is now, or was a moment ago.
 func (d *Driver) look(ctx context.Context) (*sight, error) {
-	d.looks.mu.Lock()
-	defer d.looks.mu.Unlock()
-	if l := d.looks.last; l != nil && d.Ready() && d.opt.Now().UnixNano()-int64(l.At) < int64(l.keep) {
+	d.viewers.mu.Lock()
+	defer d.viewers.mu.Unlock()
+	if l := d.viewers.last; l != nil && d.Ready() && d.opt.Now().UnixNano()-int64(l.At) < int64(l.keep) {
 		return l, nil
 	}
 	made := make(chan *sight, 1)
 	if err := d.ask(ctx, func() { made <- d.see() }); err != nil {
 		return nil, err
 	}
-	d.looks.last = <-made
-	return d.looks.last, nil
+	d.viewers.last = <-made
+	return d.viewers.last, nil
 }
 
 // see copies what there is to see; it runs on the loop.
@@ -112,7 +112,7 @@ func (d *Driver) see() *sight {
 // rowOf is a gang as it is now.
 func (d *Driver) rowOf(g *gang) *look.Row {
 	r := g.book.AsRow()
-	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, d.endOf(g)
+	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, g.expectedEnd(d.eng, d.now)
 	r.Reason = d.besides(g, g.refused)
 	r.Progress, r.Metrics, r.Steps, r.Samples = g.Last, g.Metrics, g.Pace.Steps, g.Pace.Sample
 	r.User, _, _ = strings.Cut(g.name, "/")
@@ -216,7 +216,7 @@ func (d *Driver) find(number int) *gang {
 }
 
 // tell tells the clients that watch that something changed.
-func (l *looks) tell() {
+func (l *viewers) tell() {
 	l.watchMu.Lock()
 	defer l.watchMu.Unlock()
 	for c := range l.watch {

@@ -116,7 +116,8 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	if err != nil || d.queues.Tree().Admits(spec) != nil {
 		return nil, nil
 	}
-	if g.refusedIn != d.era && d.nodesFor(need).Why == "" { // it is not for want of a node, nor was it rejected
+	// it is not for want of a node, nor was it rejected
+	if g.refusedIn != d.refusalEpoch && d.nodesFor(need).Why == "" {
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)

@@ -128,7 +128,7 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 		if spare--; spare < 0 || s.set != 0 {
 			return false
 		}
-		s.beyond = true
+		s.surplus = true
 		beyond = take(s, beyond)
 	}
 	return len(need) == 0
@@ -136,7 +136,7 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 
 // planText is the plan that the pods carry that a gang needs.
 func (g *gang) planText(p plans.Plan) string {
-	if slices.ContainsFunc(g.slots, func(s slot) bool { return s.beyond }) {
+	if slices.ContainsFunc(g.slots, func(s slot) bool { return s.surplus }) {
 		least, slots := leastOfSlots(g)
 		p.Tasks, p.On = least, nil
 		place(&p, slots)
@@ -148,7 +148,7 @@ func (g *gang) planText(p plans.Plan) string {
 func leastOfSlots(g *gang) (sets []cluster.TaskSet, slots []slot) {
 	sets = slices.Clone(g.spec.Tasks)
 	for _, s := range g.slots {
-		if s.beyond {
+		if s.surplus {
 			sets[s.set].Count--
 			continue
 		}
@@ -171,7 +171,7 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 		}
 		if g.oversized() && !slices.ContainsFunc(g.slots, func(s slot) bool {
 			p := g.pods[s.pod]
-			return !s.beyond && (p == nil || p.node == "")
+			return !s.surplus && (p == nil || p.node == "")
 		}) {
 			snap.Jobs = append(snap.Jobs, d.divideGang(g, rec)...)
 		}
@@ -186,7 +186,7 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 
 // oversized reports whether a gang has places beyond its minimum.
 func (g *gang) oversized() bool {
-	return slices.ContainsFunc(g.slots, func(s slot) bool { return s.beyond })
+	return slices.ContainsFunc(g.slots, func(s slot) bool { return s.surplus })
 }
 
 // elastic reports whether the engine takes a gang that started for one that may grow: it
@@ -206,7 +206,7 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 	sets, slots := leastOfSlots(g)
 	allocs, was := slices.Clone(rec.Allocs), g.slots
 	for _, s := range was {
-		if !s.beyond {
+		if !s.surplus {
 			continue
 		}
 		al, held := holds.Cut(&allocs, d.nodes.Order(), s.node, s.set)

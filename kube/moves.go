@@ -36,8 +36,8 @@ var (
 	ErrMoving = errors.New("moves are being decided on already; ask again in a moment")
 )
 
-// shifting is where the driver is in moving gangs.
-type shifting struct {
+// moveState is where the driver is in moving gangs.
+type moveState struct {
 	passages map[cluster.JobID]*gang // those on their way: stopping, or moving
 	chosen   map[*gang]bool          // come back when they are stopped, while the engine is asked
 	asking   *moveRequest            // what the engine is asked
@@ -158,7 +158,7 @@ func (d *Driver) carryOut(ctx context.Context, q *moves.Answer) ([]show.Moves, e
 	select {
 	case list := <-r.answer:
 		return list, nil
-	case <-d.looks.over:
+	case <-d.viewers.over:
 		return nil, ErrNotLeading
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -38,7 +38,7 @@ func (d *Driver) nodeGone(name string) {
 
 // lookAgain has gangs looked at again that are not in the engine: other nodes may be what they wait for.
 func (d *Driver) lookAgain() {
-	d.era++
+	d.refusalEpoch++
 	for _, g := range d.gangs {
 		if g.phase == gathering {
 			d.agenda.touch(g)

@@ -27,7 +27,7 @@ type pod struct {
 	claimed   claims.Pod
 	report    *show.Report // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
-	beyondAt  cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
+	surplusAt cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string

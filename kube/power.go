@@ -53,7 +53,7 @@ func (d *Driver) powerNeeded() map[string]bool {
 	needed := map[string]bool{}
 	for g := range d.holding {
 		for i := range g.slots {
-			if !g.slots[i].beyond {
+			if !g.slots[i].surplus {
 				needed[g.slots[i].node] = true
 			}
 		}
@@ -67,7 +67,7 @@ func (g *gang) asleep(all *nodes.Room) (names []string, lost string) {
 		name := g.slots[i].node
 		n := all.Node(name)
 		switch {
-		case g.slots[i].beyond || slices.Contains(names, name):
+		case g.slots[i].surplus || slices.Contains(names, name):
 		case n != nil && n.Power.Sleeps():
 			names = append(names, name)
 		case !n.Up():

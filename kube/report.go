@@ -62,7 +62,7 @@ func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
 		case g.phase == starting && d.gangs[g.key] == g: // the engine does not know yet that it runs
 			d.reported.Put(g, false)
 		case g.phase == running || g.phase == stopping:
-			events = append(events, d.hearReport(g, now)...)
+			events = append(events, g.hearReport(d.eng, now)...)
 		}
 	}
 	return events
@@ -80,8 +80,8 @@ func (g *gang) annotationSource() *pod {
 }
 
 // hearReport books what a gang's annotationSource told, if it is new.
-func (d *Driver) hearReport(g *gang, now cluster.Time) []engine.Event {
-	p, rec := g.annotationSource(), d.eng.Record(g.id)
+func (g *gang) hearReport(e *engine.Engine, now cluster.Time) []engine.Event {
+	p, rec := g.annotationSource(), e.Record(g.id)
 	if p == nil || rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
 		return nil
 	}
@@ -98,10 +98,10 @@ func (d *Driver) workOf(id cluster.JobID) time.Duration {
 	return g.Work(rec)
 }
 
-// endOf is when a running gang is expected to end by what it reports; Never: that does not tell.
-func (d *Driver) endOf(g *gang) cluster.Time {
+// expectedEnd is when a running gang is expected to end by what it reports; Never: that does not tell.
+func (g *gang) expectedEnd(e *engine.Engine, now cluster.Time) cluster.Time {
 	if g.phase != running {
 		return cluster.Never
 	}
-	return g.End(d.eng.Record(g.id), d.now)
+	return g.End(e.Record(g.id), now)
 }

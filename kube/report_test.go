@@ -78,7 +78,8 @@ func TestHearReport(t *testing.T) {
 	if rate := g.Pace.Rate; rate != 10 {
 		t.Errorf("it goes at %v steps a second", rate)
 	}
-	if end, want := d.endOf(g), began.Add(190*time.Second); end.Sub(0) != time.Duration(want.UnixNano()) {
+	end, want := g.expectedEnd(d.eng, d.now), began.Add(190*time.Second)
+	if end.Sub(0) != time.Duration(want.UnixNano()) {
 		t.Errorf("it ends %v later", end.Sub(0)-time.Duration(want.UnixNano()))
 	}
 	late := stepped(3, 300, 1000)
@@ -336,7 +337,7 @@ func TestReportConverges(t *testing.T) {
 	if !g.Last.Predicted || math.Abs(g.Last.Steps-end) > 20 {
 		t.Errorf("%+v, it converges at step %v", g.Last, end)
 	}
-	if at := d.endOf(g).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
+	if at := g.expectedEnd(d.eng, d.now).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
 		t.Errorf("it ends in %v", at)
 	}
 	if why := d.pods["wrong"].gang.refused; !strings.Contains(why, "annotation muster.sh/converge of pod wrong") {
@@ -361,7 +362,7 @@ func TestReportListed(t *testing.T) {
 		j.Progress.Steps != 0 || j.Progress.Predicted {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
-	d.looks.last = l
+	d.viewers.last = l
 	list, err := d.View().Jobs(t.Context(), ask.Filter{})
 	if err != nil {
 		t.Fatal(err)

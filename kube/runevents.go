@@ -73,7 +73,8 @@ func (d *Driver) checkTaken() {
 	}
 }
 
-// tookOver reports whether the engine took over what it was told. A job that is on its way out has nothing to take over.
+// tookOver reports whether the engine took over what it was told. A job that is on its way out has nothing to take
+// over.
 func tookOver(e *engine.Engine, all *nodes.Room, ev *engine.Event) bool {
 	if ev.Type == engine.NodeChanged {
 		return all.TookOver(ev, e.Nodes())
@@ -172,7 +173,8 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	w := d.gangs[patchKey(g)]
 	whole := false
 	if w != nil && w.phase == running && w.leaves == "" {
-		if r := d.unconfirmed.record(d.eng, w.id); r != nil && (r.State == engine.Starting || r.State == engine.Running) {
+		r := d.unconfirmed.record(d.eng, w.id)
+		if r != nil && (r.State == engine.Starting || r.State == engine.Running) {
 			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
 			d.mendWith(g, w, rec, r)
 			whole = true

@@ -63,8 +63,8 @@ func (d *Driver) dropJobs(snap *engine.Snapshot, gone func(*engine.JobRecord) bo
 		}
 		if g := d.byID[r.Spec.ID]; g != nil {
 			d.expel(g, failed.Error())
-			g.refused, g.refusedIn, g.refusedFor, g.refusedAs = "it cannot be scheduled: "+failed.Error(), d.era,
-				uids(g.ready()), g.facts
+			g.refused = "it cannot be scheduled: " + failed.Error()
+			g.refusedIn, g.refusedFor, g.refusedAs = d.refusalEpoch, uids(g.ready()), g.facts
 		}
 		return true
 	})

@@ -169,7 +169,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 		return events
 	}
 	pods := slices.Concat(need, more)
-	if g.refusedIn == d.era && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
+	if g.refusedIn == d.refusalEpoch && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
@@ -243,7 +243,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	g.facts = d.factsOf(g, g.submitted())
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
-	g.asked, g.tried, d.lifts.done = d.seq+1, stamp{}, stamp{}
+	g.asked, g.tried, d.victimSearch.done = d.seq+1, stamp{}, stamp{}
 	if g.atHome() {
 		d.agenda.at(g, now)
 	}
@@ -331,7 +331,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	for i := range g.slots {
 		p := g.pods[g.slots[i].pod]
 		switch {
-		case g.slots[i].beyond: // it follows
+		case g.slots[i].surplus: // it follows
 		case p == nil || p.node == "" && !p.binding || p.node == "" && p.Obj.DeletionTimestamp != nil:
 			if g.refused == "" {
 				g.refused = "a pod of the gang went while it was being bound"
@@ -354,7 +354,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 	if g.oversized() || g.elastic(d.eng) {
 		events = d.dividedNow(g)
 	}
-	g.phase, g.fails, g.refused, g.legacy = running, 0, "", nil
+	g.phase, g.fails, g.refused, g.inheritance = running, 0, "", nil
 	d.returned(g, d.opt.Now())
 	d.writer.Crash("kube-started")
 	if up := d.gangs[g.of]; g.repair.patch && up != nil {
@@ -479,7 +479,7 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 		d.release(g, &m)
 	}
 	if g.of == "" && len(g.missing) == 0 && !m.Open {
-		d.tellBeyond(g, d.now)
+		d.tellSurplus(g, d.now)
 	}
 	return events
 }

@@ -53,7 +53,8 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 // clean checks that nothing is kept of what the engine was told, and that it is right.
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
-	kept := len(w.unconfirmed.records) + len(w.unconfirmed.events) + w.nodes.Kept().Changed + len(w.chosen) + len(w.passages)
+	kept := len(w.unconfirmed.records) + len(w.unconfirmed.events) + w.nodes.Kept().Changed + len(w.chosen) +
+		len(w.passages)
 	if kept > 0 || w.asking != nil {
 		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(), w.chosen)
 	}

@@ -165,7 +165,7 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 	if g.around != "" {
 		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.Objects()), g.around)
 	}
-	stem = d.withAnswer(g, d.besides(g, stem))
+	stem = g.withAnswer(d.eng, d.besides(g, stem))
 	text = stem
 	if n := min(len(y.Holders), 3); n > 0 {
 		text += ". Held by " + strings.Join(y.Holders[:n], "; ")

@@ -237,7 +237,7 @@ func (v View) Overview(ctx context.Context) (show.Overview, error) {
 
 // Watch begins to watch; which jobs changed is not said.
 func (v View) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop func()) {
-	c, l := make(chan struct{}, 1), &v.d.looks
+	c, l := make(chan struct{}, 1), &v.d.viewers
 	l.watchMu.Lock()
 	defer l.watchMu.Unlock()
 	l.watch[c] = true

@@ -228,7 +228,7 @@ func (w *World) place(name string) *place {
 	return n
 }
 
-// Changed notes that something is another that answers depend on: where pods are, nodes, or what predicates know besides.
+// Changed notes that something is another that answers depend on: where pods are, nodes, or what predicates know.
 func (w *World) Changed() { w.version++ }
 
 // Version is another whenever answers may be.

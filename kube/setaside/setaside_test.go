@@ -19,7 +19,8 @@ import (
 func TestSay(t *testing.T) {
 	var counted, events []string
 	var log bytes.Buffer
-	r := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Count: func(what string) { counted = append(counted, what) },
+	r := New(Options{Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Count: func(what string) { counted = append(counted, what) },
 		Event: func(_ runtime.Object, _, _, text string) { events = append(events, text) }})
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}}
 	r.Pod(p, "x")

@@ -34,7 +34,8 @@ func TestAnother(t *testing.T) {
 	}
 }
 
-// The same capacity said once more is no change: drivers say it every minute. More of it is one, and so is anything else.
+// The same capacity said once more is no change: drivers say it every minute. More of it is one, and so is anything
+// else.
 func TestDiffering(t *testing.T) {
 	changes := 0
 	w := differing(watched{changed: func(_, _ any) { changes++ }})

@@ -1,6 +1,6 @@
-// Package write asks the API server to change what the scheduler decides on: pods are bound, evicted and annotated, nodes
-// labelled. Workers do it beside the loop, and try again what may be a passing trouble; what became of it is booked on
-// the loop.
+// Package write asks the API server to change what the scheduler decides on: pods are bound, evicted and annotated,
+// nodes labelled. Workers do it beside the loop, and try again what may be a passing trouble; what became of it is
+// booked on the loop.
 package write
 
 import (

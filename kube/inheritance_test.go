@@ -61,8 +61,8 @@ func testGoesOn(b *bench) {
 	var created time.Time
 	of := b.preempted()
 	b.look(d, func() {
-		if len(d.legacies) == 1 {
-			created = time.Unix(0, int64(d.legacies[0].Submit))
+		if len(d.inheritances) == 1 {
+			created = time.Unix(0, int64(d.inheritances[0].Submit))
 		}
 	})
 	if created.IsZero() {
@@ -147,7 +147,7 @@ func testGoesOnOnly(b *bench) {
 		b.Errorf("a-2 has %+v", r)
 	}
 	b.gone(b.pod("a-2"))
-	b.create(saver("a-3", of)) // a-2 never started: its legacy is the next one's
+	b.create(saver("a-3", of)) // a-2 never started: its inheritance is the next one's
 	b.wait("a-3 waits", func() bool { return b.record(d, "a-3") != nil })
 	if r := b.record(d, "a-3"); r.Preemptions != 1 || r.Attained == 0 {
 		b.Errorf("a-3 has %+v", r)

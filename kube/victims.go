@@ -31,8 +31,8 @@ type stamp struct {
 	checked cluster.Time
 }
 
-// lifts is when gangs that wait were last looked at.
-type lifts struct {
+// victimSearch is when gangs that wait were last looked at.
+type victimSearch struct {
 	done  stamp // all gangs were looked at
 	at    cluster.Time
 	turns int
@@ -95,22 +95,22 @@ func (d *Driver) goes(q *gang, tier cluster.Tier) bool {
 // liftNext lets pods leave for a gang that finds no place on account of them; before is
 // what the engine is told besides.
 func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []engine.Event) {
-	if d.stale != "" || d.lifts.done == d.stamp() || now < d.lifts.at {
+	if d.stale != "" || d.victimSearch.done == d.stamp() || now < d.victimSearch.at {
 		return nil
 	}
 	g, later := d.stuck()
 	switch {
 	case g != nil:
-		d.lifts.turns++
-		g.tried, g.turns = d.stamp(), d.lifts.turns
+		d.victimSearch.turns++
+		g.tried, g.turns = d.stamp(), d.victimSearch.turns
 		events = d.liftFor(g, before)
 	case later:
 		return nil
 	default:
-		d.lifts.done = d.stamp()
+		d.victimSearch.done = d.stamp()
 	}
 	// What it costs grows with the cluster: it may take a twentieth of the time.
-	d.lifts.at = now.Add(max(50*time.Millisecond, 20*d.clock().Sub(now)))
+	d.victimSearch.at = now.Add(max(50*time.Millisecond, 20*d.clock().Sub(now)))
 	return events
 }
 
@@ -417,7 +417,7 @@ func (d *Driver) overtaken(g *gang) string {
 	}
 	on := map[string]int{}
 	for i := range g.slots {
-		if !g.slots[i].beyond {
+		if !g.slots[i].surplus {
 			on[g.slots[i].node]++
 		}
 	}

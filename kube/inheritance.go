@@ -27,8 +27,8 @@ func (d *Driver) partingOf(g *gang, pods []*pod) parting {
 	return parting{ownersOf(g, pods), time.Unix(0, int64(d.now)).Truncate(time.Second)}
 }
 
-// legacy is what a gang that has left leaves to the next.
-type legacy struct {
+// inheritance is what a gang that has left leaves to the next.
+type inheritance struct {
 	parting
 	at      cluster.Time
 	carried bool // its pods say so, not the scheduler's own memory
@@ -36,8 +36,8 @@ type legacy struct {
 }
 
 const (
-	legacyKept = 24 * time.Hour // as long as pods may take to be made again: their owner may be suspended
-	mostLegacy = 10_000         // gangs
+	inheritanceKept  = 24 * time.Hour // as long as pods may take to be made again: their owner may be suspended
+	mostInheritances = 10_000         // gangs
 )
 
 // departs notes whose pods a gang that is told to leave has, and why it leaves.
@@ -59,54 +59,56 @@ func (d *Driver) leaveTo(p parting, id cluster.JobID, spec *cluster.Job, preempt
 	}
 	if b := d.eng.Given(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		d.keep(legacy{parting: p, at: d.now, Before: plans.Before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}})
+		left := plans.Before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}
+		d.keep(inheritance{parting: p, at: d.now, Before: left})
 	}
 }
 
-// keep remembers a legacy, and forgets those that no gang came for.
-func (d *Driver) keep(l legacy) {
-	d.legacies = slices.DeleteFunc(d.legacies, func(o legacy) bool { return d.now.Sub(o.at) > legacyKept })
-	if len(d.legacies) == mostLegacy {
-		d.legacies = d.legacies[1:]
+// keep remembers an inheritance, and forgets those that no gang came for.
+func (d *Driver) keep(l inheritance) {
+	isOld := func(o inheritance) bool { return d.now.Sub(o.at) > inheritanceKept }
+	d.inheritances = slices.DeleteFunc(d.inheritances, isOld)
+	if len(d.inheritances) == mostInheritances {
+		d.inheritances = d.inheritances[1:]
 	}
-	d.legacies = append(d.legacies, l)
+	d.inheritances = append(d.inheritances, l)
 }
 
 // inherit gives a gang that gathers what one before it left, if these pods were made in
 // place of that one's, or carry it themselves.
 func (d *Driver) inherit(g *gang, pods []*pod) {
-	if g.legacy != nil || g.of != "" || len(pods) == 0 {
+	if g.inheritance != nil || g.of != "" || len(pods) == 0 {
 		return
 	}
 	var said *plans.Before
 	for i := 0; i < len(pods) && said == nil; i++ {
 		said = d.opt.Seal.BeforeOf(pods[i].Obj)
 	}
-	if len(d.legacies) == 0 && said == nil {
+	if len(d.inheritances) == 0 && said == nil {
 		return
 	}
 	now := d.partingOf(g, pods)
 	if now.owner == "" {
 		return
 	}
-	i := slices.IndexFunc(d.legacies, func(l legacy) bool {
+	i := slices.IndexFunc(d.inheritances, func(l inheritance) bool {
 		return l.owner == now.owner &&
 			!slices.ContainsFunc(pods, func(p *pod) bool { return p.Obj.CreationTimestamp.Time.Before(l.began) })
 	})
 	switch {
 	case i >= 0:
-		l := d.legacies[i]
-		d.legacies = slices.Delete(d.legacies, i, i+1)
-		g.legacy = &l
+		l := d.inheritances[i]
+		d.inheritances = slices.Delete(d.inheritances, i, i+1)
+		g.inheritance = &l
 		d.carry(g, pods[0].Obj)
 	case said != nil:
-		g.legacy = &legacy{now, d.now, true, *said}
+		g.inheritance = &inheritance{now, d.now, true, *said}
 	}
 }
 
 // carry writes to a pod what its gang inherited.
 func (d *Driver) carry(g *gang, obj *v1.Pod) {
-	d.noteFor(obj, AnnotationBefore, g.legacy.Text())
+	d.noteFor(obj, AnnotationBefore, g.inheritance.Text())
 }
 
 // noteFor writes to a pod that waits what the scheduler's successor is to know.
@@ -122,7 +124,7 @@ func (d *Driver) noteFor(obj *v1.Pod, annotation, text string) {
 // goOn makes a gang's job go on as the one before it. What pods carry is not believed so far
 // that they would be older than what makes them.
 func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
-	l := g.legacy
+	l := g.inheritance
 	if l == nil {
 		return nil
 	}
@@ -141,10 +143,10 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 
 // workBefore is how much work a gang that starts was known to be before; 0: that was not known.
 func (g *gang) workBefore() time.Duration {
-	if g.legacy == nil {
+	if g.inheritance == nil {
 		return 0
 	}
-	return g.legacy.Work
+	return g.inheritance.Work
 }
 
 // beforeStart is what a gang that starts now was given before; nil: nothing.

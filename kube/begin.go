@@ -55,7 +55,7 @@ func (l *lifetime) isOver(now cluster.Time) bool {
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.stale, d.unconfirmed = "", unconfirmed{}
 	d.life.count++
-	d.era++
+	d.refusalEpoch++
 	// Places that are kept for gangs that move, and what is asked of the engine, refer to numbers of nodes.
 	d.nodes.Begin(snap, d.asking != nil || d.busy || len(d.passages) > 0)
 	d.setAside.Forget(func(uid types.UID) bool { return d.pods[uid] != nil })

@@ -11,14 +11,14 @@ import (
 	"github.com/muster-gpu/muster/kube/notices"
 )
 
-// beyondAgain is how long a pod beyond its gang's size is left alone before it is told again what it waits for, if the
+// surplusAgain is how long a pod beyond its gang's size is left alone before it is told again what it waits for, if the
 // first time was lost.
-const beyondAgain = 30 * time.Second
+const surplusAgain = 30 * time.Second
 
-// tellBeyond tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many
+// tellSurplus tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many
 // as it is to have. One that was just made may take the place of one that is about to end, so it is told after
 // a while.
-func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
+func (d *Driver) tellSurplus(g *gang, now cluster.Time) {
 	if d.opt.Tell == nil {
 		return
 	}
@@ -28,17 +28,17 @@ func (d *Driver) tellBeyond(g *gang, now cluster.Time) {
 		}
 		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.slots), AnnotationSize)
 		switch {
-		case p.beyondAt == 0:
-			p.beyondAt = now.Add(d.opt.TellAfter)
-		case now < p.beyondAt || notices.Unscheduled(p.Obj) == text || d.notices.Full(1):
+		case p.surplusAt == 0:
+			p.surplusAt = now.Add(d.opt.TellAfter)
+		case now < p.surplusAt || notices.Unscheduled(p.Obj) == text || d.notices.Full(1):
 		default:
 			d.notices.Put(&notices.Letter{Pod: p.Obj, Text: text, At: time.Unix(0, int64(now)), News: true,
-				Changed: func() { d.inbox.Put(func() { p.beyondAt = 0 }) }})
+				Changed: func() { d.inbox.Put(func() { p.surplusAt = 0 }) }})
 			d.notices.Event(p.Obj, v1.EventTypeWarning, "FailedScheduling", text)
-			p.beyondAt = now.Add(beyondAgain)
+			p.surplusAt = now.Add(surplusAgain)
 		}
 		if notices.Unscheduled(p.Obj) != text {
-			d.agenda.at(g, max(p.beyondAt, now.Add(d.opt.TellAfter)))
+			d.agenda.at(g, max(p.surplusAt, now.Add(d.opt.TellAfter)))
 		}
 	}
 }
