@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"fmt"
+
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/pending"
@@ -10,8 +12,8 @@ import (
 // admit makes a pending job eligible, or parks it and says why.
 func (e *Engine) admit(j *job.State) {
 	e.touch(j)
-	if e.limits.closed > 0 && e.isClosed(int(j.Queue)) {
-		e.refuseClosed(j)
+	if e.limits.Closed(int(j.Queue)) {
+		e.reject(j, job.Impossible, fmt.Sprintf("queue %q was removed while the job ran", j.Spec.Queue))
 		return
 	}
 	s := j.Spec

@@ -65,7 +65,7 @@ func (e *Engine) adopt(r *job.Record) {
 		return
 	}
 	j := e.jobs[r.Spec.ID]
-	queue, _ := e.queueOf(j.Spec)
+	queue, _ := e.limits.Of(j.Spec)
 	j.Queue = int32(queue)
 	e.deps.Rejoin(j, nil)
 	now := *r

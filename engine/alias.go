@@ -5,6 +5,7 @@ import (
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -190,6 +191,12 @@ const (
 
 // ParseBackfill reads a backfill mode by name.
 func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
+
+// FairShare is a queue, or a user in one, as fair shares see it.
+type FairShare = limits.FairShare
+
+// QueueUse is a queue and what its jobs hold, in milli-GPU.
+type QueueUse = limits.QueueUse
 
 // Placer answers "where?".
 type Placer = placement.Placer

@@ -55,7 +55,7 @@ func (e *Engine) seat(j, h *job.State) (allocs []inventory.Alloc, ok bool) {
 		return nil, false
 	}
 	s := e.shapes.At(j.Shape)
-	if allocs, ok = e.alongside(s, h); !ok || e.overQuota(j, 0).code != notRefused {
+	if allocs, ok = e.alongside(s, h); !ok || !e.limits.Allows(j, 0) {
 		return nil, false
 	}
 	return allocs, !s.Topo.Required || e.st.Together(allocs, s.Topo.Level)
@@ -170,7 +170,7 @@ func (e *Engine) leave(j *job.State) (successor *job.State) {
 
 // takeOver has a guest hold the devices that it is on, if its queue may.
 func (e *Engine) takeOver(j *job.State) {
-	e.charge(j, -1)
+	e.limits.Charge(j, -1)
 	e.st.ReleaseAll(j.Allocs)
 	j.Allocs = apart(j.Allocs)
 	for i := range j.Allocs {
@@ -178,9 +178,9 @@ func (e *Engine) takeOver(j *job.State) {
 	}
 	e.st.Commit()
 	m := e.heldMilli(j)
-	over := e.overQuota(j, m).code != notRefused
+	over := !e.limits.Allows(j, m)
 	j.Milli = m
-	e.charge(j, 1)
+	e.limits.Charge(j, 1)
 	e.st.Commit()
 	e.rerun(j)
 	switch {

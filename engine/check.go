@@ -19,10 +19,10 @@ func (e *Engine) Check(s *cluster.Job) string {
 	if _, text := e.check(s); text != "" {
 		return text
 	}
-	j := &job.State{Tenure: &e.none, Spec: s, Shape: e.shapeOf(s), User: e.users.id(s.User)}
-	q, _ := e.queueOf(s)
+	j := &job.State{Tenure: &e.none, Spec: s, Shape: e.shapeOf(s), User: e.limits.User(s.User)}
+	q, _ := e.limits.Of(s)
 	j.Queue = int32(q)
-	j.Milli = e.askedMilli(j)
+	j.Milli = e.w.AskedMilli(j)
 	return e.never(j)
 }
 
@@ -68,7 +68,7 @@ func (e *Engine) check(s *cluster.Job) (queue int, text string) {
 			return 0, text
 		}
 	}
-	queue, err := e.queueOf(s)
+	queue, err := e.limits.Of(s)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -138,7 +138,7 @@ func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
 	if len(p.Queues) == 0 {
 		return ""
 	}
-	if q, ok := e.treeIndex(s.Queue); ok {
+	if q, ok := e.limits.Index(s.Queue); ok {
 		for _, a := range e.w.Tree.Path(q) {
 			for _, allowed := range p.Queues {
 				if e.w.Tree.Name(a) == allowed {
@@ -148,13 +148,6 @@ func (e *Engine) checkPartition(p *cluster.Partition, s *cluster.Job) string {
 		}
 	}
 	return fmt.Sprintf("partition %s does not take jobs of queue %q", p.Name, s.Queue)
-}
-
-func (e *Engine) treeIndex(name string) (int, bool) {
-	if name == "" {
-		name = "default"
-	}
-	return e.w.Tree.Index(name)
 }
 
 // never says why the job can never run on this cluster, what it asked and the
@@ -168,24 +161,7 @@ func (e *Engine) never(j *job.State) string {
 	if s.Verdict != "" && !(e.w.Divided(j) && j.Spec.Tier != cluster.Critical && e.instanceFor(s)) {
 		return s.Verdict
 	}
-	return e.beyondLimit(j, s)
-}
-
-// beyondLimit says that the job is larger than its queue's limit at all times.
-// That is the queue's matter, not the shape's.
-func (e *Engine) beyondLimit(j *job.State, s *shape.Shape) string {
-	if owed := e.w.Tree.Guarantee(int(j.Queue)); e.w.QueuesMatter && j.Spec.Tier == cluster.Critical &&
-		e.shapes.MilliOf(s, int(s.Min)) > owed && len(e.w.Tree.Spec(int(j.Queue)).Windows) == 0 {
-		return fmt.Sprintf("asks for %d GPUs; a critical job must fit the guarantee of queue %s, %g", s.GPUs,
-			e.w.Tree.Name(int(j.Queue)), float64(owed)/1000)
-	}
-	lim := e.w.Tree.Limit(int(j.Queue))
-	if !e.w.QueuesMatter || lim < 0 || e.shapes.MilliOf(s, int(s.Min)) <= lim ||
-		len(e.w.Tree.Spec(int(j.Queue)).Windows) > 0 {
-		return ""
-	}
-	return fmt.Sprintf("asks for %d GPUs; queue %s is limited to %g", s.GPUs, e.w.Tree.Name(int(j.Queue)),
-		float64(lim)/1000)
+	return e.limits.Beyond(j)
 }
 
 func (e *Engine) judge(j *job.State, s *shape.Shape) string {

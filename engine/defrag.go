@@ -130,9 +130,9 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 	case j.State != job.Pending:
 	case !j.Eligible:
 		m.Text = "no move would help: " + e.parkedText(j)
-	case e.overQuota(j, e.leastMilli(j)).code != notRefused:
-		r := e.overQuota(j, e.leastMilli(j))
-		m.Text = "no move would help: " + r.text(e, j)
+	case !e.limits.Allows(j, e.w.LeastMilli(j)):
+		r := e.limits.Check(j, e.w.LeastMilli(j))
+		m.Text = "no move would help: " + e.limits.Text(&r, j, e.clock)
 	default:
 		m.Text = "no moves are looked for: others come before it, or it waits for more than room"
 	}
@@ -287,8 +287,7 @@ func (e *Engine) mayMove(v *job.State) bool {
 		!v.Spec.Hold && len(s.Sets) == 1 &&
 		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) &&
 		(v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed &&
-		!v.Resizing &&
-		(e.limits.closed == 0 || !e.isClosed(int(v.Queue)))
+		!v.Resizing && !e.limits.Closed(int(v.Queue))
 }
 
 // staysPlanned reports whether a job would come back where it goes, as far as the plan in

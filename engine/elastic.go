@@ -43,7 +43,7 @@ func (e *Engine) growJob(j *job.State) {
 	tasks, before := int(j.Tasks), e.st.Mark()
 	e.leavers.TakeResidues() // it grows into what is free now only
 	for tasks < int(e.mostTasks(j)) {
-		if e.overQuota(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))).code != notRefused {
+		if !e.limits.Allows(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))) {
 			break
 		}
 		r := e.anywhere()
@@ -65,7 +65,7 @@ func (e *Engine) growJob(j *job.State) {
 		return
 	}
 	e.st.TakeAll(more)
-	e.charge(j, -1)
+	e.limits.Charge(j, -1)
 	e.st.Commit()
 	e.accrue(j)
 	j.Allocs = append(append([]inventory.Alloc(nil), j.Allocs...), more...)
@@ -96,7 +96,7 @@ func (e *Engine) resized(j *job.State, tasks int) {
 	s := e.shapes.Get(j.Shape)
 	j.Tasks, j.Devices = int32(tasks), int32(s.Devices(tasks))
 	j.Milli = e.heldMilli(j)
-	e.charge(j, 1)
+	e.limits.Charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
 	e.watchKey(j) // what it attains grows at another rate
@@ -164,7 +164,7 @@ func (e *Engine) shrink(v *job.State, keep, gone []inventory.Alloc) {
 	if len(gone) == 0 {
 		return
 	}
-	e.charge(v, -1)
+	e.limits.Charge(v, -1)
 	e.st.Commit()
 	e.accrue(v)
 	v.Allocs, v.Leaving = keep, gone

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/lending"
+	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -98,12 +99,11 @@ type Engine struct {
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
-	limits   limits
+	limits   limits.Book // what queues and users may hold
 
 	jobs    []*job.State
 	none    job.Tenure // of jobs that were given nothing so far
 	live    int        // jobs that are not done
-	users   intern
 	shapes  shape.Table
 	line    pending.Line
 	ready   []cluster.JobID  // placed jobs whose devices became free in this step
@@ -116,10 +116,12 @@ type Engine struct {
 	deps    pending.Deps
 	leavers pending.Leavers
 
-	epoch    int64 // grows when devices are released: what failed may fit now
-	lent     int64 // grows when jobs get devices, where queues matter
-	seenAt   int64 // epoch of the last pass
-	fresh    bool  // something arrived since the last pass
+	epoch    int64        // grows when devices are released: what failed may fit now
+	lent     int64        // grows when jobs get devices, where queues matter
+	seenAt   int64        // epoch of the last pass
+	fresh    bool         // something arrived since the last pass
+	rekeyed  cluster.Time // Now / Rekey when keys of the line were last evaluated
+	rerunAt  cluster.Time // Now / Rerun when keys of running jobs were
 	timers   pending.Timers
 	keyTimes pending.Timers // of changes of keys
 	resv     reserve.Book
@@ -175,10 +177,15 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e := &Engine{cfg: cfg,
 		nodeID: map[string]int32{}, hash: 14695981039346656037}
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
-	e.st.BillWith(func(job int32, sign int64) { e.bill(e.jobs[job], sign) })
+	e.st.BillWith(func(job int32, sign int64) { e.limits.Bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
 		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
 	e.lending = lending.New(&e.st, &e.shapes)
+	var err error
+	lead := stop[cluster.Standard].Grace
+	if e.limits, err = limits.New(&e.w, &e.cfg.Spec, e.lending, cfg.HalfLife, lead); err != nil {
+		return nil, err
+	}
 	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e), Speeds: &e.speeds,
 		Lending: e.lending}
 	rules := preempt.Rules{MinRuntime: cfg.MinRuntime}
@@ -248,7 +255,7 @@ func (e *Engine) initCluster(from *Snapshot) error {
 		return err
 	}
 	if from == nil {
-		return e.initQueues(e.cfg.Spec.Queues, e.w.Capacity)
+		return e.initQueues(e.cfg.Spec.Queues, nil, e.w.Capacity)
 	}
 	joined := from.joined(e.cfg.Spec.Nodes)
 	for i := range joined {
@@ -257,26 +264,7 @@ func (e *Engine) initCluster(from *Snapshot) error {
 		}
 	}
 	// Nodes are not in their states yet, and guarantees were compared with what there is when they were made.
-	return e.initQueues(e.cfg.Spec.Queues, e.whole())
-}
-
-// intern numbers names densely in the order in which they are first seen.
-type intern struct {
-	ids   map[string]int32
-	names []string
-}
-
-func (in *intern) id(name string) int32 {
-	if in.ids == nil {
-		in.ids = map[string]int32{}
-	}
-	id, ok := in.ids[name]
-	if !ok {
-		id = int32(len(in.names))
-		in.ids[name] = id
-		in.names = append(in.names, name)
-	}
-	return id
+	return e.initQueues(e.cfg.Spec.Queues, nil, inventory.Whole(&e.st))
 }
 
 // partition is a partition with its number of nodes resolved.

@@ -85,11 +85,7 @@ func (e *Engine) Reservations() (jobs []cluster.JobID, at []cluster.Time) {
 
 // SpendBudgets brings all budgets up to now, which asking for quotas does.
 func (e *Engine) SpendBudgets() {
-	for q := range e.limits.budgets {
-		if e.limits.budgets[q].Limit > 0 {
-			e.spend(q)
-		}
-	}
+	e.limits.SpendAll()
 }
 
 // PlanMoves looks for moves for a job in line.
@@ -112,7 +108,7 @@ func (e *Engine) PlanEmptying(by Compact) {
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),
 		e.checkLists(),
-		e.checkLine(), e.checkPools(), e.checkUsage(), e.checkWaits())
+		e.checkLine(), e.checkPools(), e.limits.CheckUse(e.jobs), e.checkWaits())
 }
 
 // Rank has the engine rank victims always, or never (its dumb twin).

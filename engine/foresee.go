@@ -33,13 +33,13 @@ func (e *Engine) foresee(j *job.State) (out []moved) {
 	var gone []preempt.Later
 	for i := range list {
 		if x := &list[i]; e.victims.StillLeaves(x, j) {
-			e.forget(x.Job(), 1) // the next is reclaimable only beside this one
+			e.limits.Forget(x.Job()) // the next is reclaimable only beside this one
 			gone = append(gone, *x)
 		}
 	}
 	for i := range gone {
 		v := gone[i].Job()
-		e.forget(v, -1)
+		e.limits.Remember(v)
 		if at := int64(gone[i].At.Add(e.leaving(v))); at < v.EndKey.Key[0] {
 			out = append(out, moved{v, v.EndKey.Key[0]})
 			e.listEnd(v, at)

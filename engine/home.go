@@ -65,7 +65,7 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	var allocs []inventory.Alloc
 	var tasks int32
 	ok := false
-	if e.overQuota(j, e.leastMilli(j)).code == notRefused {
+	if e.limits.Allows(j, e.w.LeastMilli(j)) {
 		if allocs, tasks, ok = e.tryPlace(r, j); !ok && r.Reserved == nil && !s.Several() &&
 			!e.lending.Bars(j) {
 			s.Failed = e.epoch

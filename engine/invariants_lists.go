@@ -110,41 +110,6 @@ func (e *Engine) checkLine() error {
 	return e.line.Check()
 }
 
-// checkUsage compares the queues' usage with the sum over jobs.
-func (e *Engine) checkUsage() error {
-	used, crit := make([]cluster.Milli, e.w.Tree.Len()), make([]cluster.Milli, e.w.Tree.Len())
-	jobs := make([]int, e.w.Tree.Len())
-	cpu, ram := make([]cluster.Milli, e.w.Tree.Len()), make([]cluster.MiB, e.w.Tree.Len())
-	for _, j := range e.jobs {
-		if j == nil || !j.Booked() && j.Dest == nil {
-			continue
-		}
-		for _, q := range e.w.Tree.Path(int(j.Queue)) {
-			used[q] += j.Milli
-			jobs[q]++
-			c, r := j.HeldCPUAndRAM()
-			cpu[q], ram[q] = cpu[q]+c, ram[q]+r
-			if j.Spec.Tier == cluster.Critical {
-				crit[q] += j.Milli
-			}
-		}
-	}
-	for q := range used {
-		u := &e.limits.queues[q]
-		switch {
-		case used[q] != e.w.Tree.Used(q) || crit[q] != e.w.Tree.Critical(q):
-			return fmt.Errorf("queue %s uses %d (critical %d), recomputed %d (%d)", e.w.Tree.Name(q), e.w.Tree.Used(q),
-				e.w.Tree.Critical(q), used[q], crit[q])
-		case cpu[q] != u.cpu || ram[q] != u.ram:
-			return fmt.Errorf("queue %s uses %d CPU and %d RAM, recomputed %d and %d", e.w.Tree.Name(q), u.cpu, u.ram,
-				cpu[q], ram[q])
-		case e.w.QueuesMatter && q > 0 && jobs[q] != e.limits.caps.Jobs(q):
-			return fmt.Errorf("queue %s runs %d jobs, recomputed %d", e.w.Tree.Name(q), e.limits.caps.Jobs(q), jobs[q])
-		}
-	}
-	return nil
-}
-
 // checkWaits checks that placed jobs wait exactly for the jobs that still hold what they were promised.
 func (e *Engine) checkWaits() error { return e.leavers.Check(e.defrag.movers) }
 
@@ -230,7 +195,7 @@ func (e *Engine) checkWork() error {
 	first := e.line.First()
 	var err error
 	e.line.Firsts(func(j *job.State) {
-		if err != nil || e.mode != sched.Skip && j != first || e.overQuota(j, e.leastMilli(j)).code != notRefused {
+		if err != nil || e.mode != sched.Skip && j != first || !e.limits.Allows(j, e.w.LeastMilli(j)) {
 			return
 		}
 		if e.fitsNow(e.anywhere(), j, e.shapes.At(j.Shape)) {

@@ -74,7 +74,7 @@ func (e *Engine) dropDest(v *job.State) []inventory.Alloc {
 	v.Dest = nil
 	e.leavers.Freed()
 	e.st.ReleaseAll(dest)
-	e.charge(v, -1)
+	e.limits.Charge(v, -1)
 	e.st.Commit()
 	e.epoch++
 	e.defrag.movers = without(e.defrag.movers, v.Spec.ID)

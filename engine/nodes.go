@@ -172,7 +172,7 @@ func (e *Engine) capacityChanged() {
 	}
 	if m != e.w.Capacity || m != e.w.Tree.Capacity() {
 		e.w.Capacity = m
-		e.limits.rekeyed = -1 // keys may be relative to it
+		e.rekeyed = -1 // keys may be relative to it
 		e.w.Tree.SetCapacity(m)
 	}
 }

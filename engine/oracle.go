@@ -26,11 +26,16 @@ var (
 
 func (o *oracle) Job(number int32) *job.State { return o.jobs[number] }
 
-func (o *oracle) FairShare(j *job.State) int64 { return (*Engine)(o).fairShare(j) }
+func (o *oracle) FairShare(j *job.State) int64 {
+	ppm, ranked := o.limits.FairShare(j)
+	if ranked {
+		o.rekeyed = -1 // any rank may have changed: compare all again
+	}
+	return ppm
+}
 
 func (o *oracle) QueueUse(q int) (cpu cluster.Milli, ram cluster.MiB) {
-	u := &o.limits.queues[q]
-	return u.cpu, u.ram
+	return o.limits.Holds(q)
 }
 
 func (o *oracle) Speed(j *job.State, gpu string, tasks int) int64 {
@@ -71,9 +76,9 @@ func (o *oracle) LimitOf(j *job.State) time.Duration { return (*Engine)(o).limit
 
 func (o *oracle) Moving() []cluster.JobID { return o.defrag.movers }
 
-func (o *oracle) LacksQuota(j *job.State) bool { return (*Engine)(o).lacksQuota(j) }
+func (o *oracle) LacksQuota(j *job.State) bool { return o.limits.Lacks(j) }
 
-func (o *oracle) Charge(j *job.State, sign int64) { (*Engine)(o).charge(j, sign) }
+func (o *oracle) Charge(j *job.State, sign int64) { o.limits.Charge(j, sign) }
 
 func (o *oracle) RunItem(j *job.State) order.Item { return (*Engine)(o).runItem(j) }
 

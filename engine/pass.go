@@ -24,6 +24,18 @@ const (
 	deeper          // the next of its group may still start (it is shorter)
 )
 
+// obstacle is what keeps a job from starting that was tried.
+type obstacle uint8
+
+const (
+	noObstacle  obstacle = iota
+	notItsTurn           // jobs before it wait for what it could have
+	noRoom               // no placement now
+	delaysOther          // it would delay a reservation
+	overLimit            // quotas, or what services lend, are not for it
+)
+
+// passState is where a pass is.
 type passState struct {
 	walk    pending.Walk
 	depth   int                // backfill candidates left
@@ -77,8 +89,8 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 	}
 	j := e.jobs[it.ID]
 	at := p.walk.Place(li, j)
-	v, r := e.try(p, j)
-	p.short = p.short || r.code == refusedRoom || r.code == refusedBackfill || r.code == refusedOrder
+	v, o := e.try(p, j)
+	p.short = p.short || o == noRoom || o == delaysOther || o == notItsTurn
 	if len(e.resv.Windows()) > 0 || v == deeper { // behind a reservation only so many are looked at
 		p.depth--
 	}
@@ -88,9 +100,9 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 		return
 	case v == started:
 		v = deeper // its first job still waits for a reservation: the next may pass, too
-	case r.code == refusedRoom, r.code == refusedBackfill && e.mode == sched.Conservative,
+	case o == noRoom, o == delaysOther && e.mode == sched.Conservative,
 		// what one of its task sets waits for is taken before it; no job passes it to where the others run
-		r.code == refusedOrder:
+		o == notItsTurn:
 		made := len(e.resv.Windows())
 		if e.block(p, j); e.mode == sched.Conservative && len(e.resv.Windows()) > made {
 			v = deeper // each blocked job has a promise of its own, also one of the same shape
@@ -165,31 +177,31 @@ func (e *Engine) block(p *passState, j *job.State) {
 
 // try starts the job if it can, with devices that are free or, if it may,
 // with those of jobs that it preempts.
-func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
+func (e *Engine) try(p *passState, j *job.State) (verdict, obstacle) {
 	g := e.line.Group(j)
 	s := e.shapes.At(j.Shape)
-	least := e.leastMilli(j)
-	r := e.overQuota(j, least)
+	least := e.w.LeastMilli(j)
+	o := overLimit
 	ask := e.candidate(p, j)
 	anywhere := !e.lending.Bars(j)
 	free := ask.Reserved == nil && !p.strict && anywhere // nothing keeps it from what there is
 	deep := closed
-	if r.code == notRefused {
+	if e.limits.Allows(j, least) {
 		switch {
 		case s.Failed == e.epoch && j.Home == nil:
-			r.code = refusedRoom
+			o = noRoom
 		case p.strict && (s.Shut(&p.blocked) || e.shutOut(p, s)):
-			return closed, refusal{code: refusedOrder}
+			return closed, notItsTurn
 		default:
 			allocs, tasks, ok := e.tryPlace(ask, j)
 			if ok {
 				e.book(j, allocs, tasks)
 				e.resv.Take(j, j.Allocs, 1)
-				return started, refusal{}
+				return started, noObstacle
 			}
-			r.code = refusedRoom
+			o = noRoom
 			if ask.Reserved != nil && e.fitsUnreserved(ask, j, s) {
-				deep, r.code = deeper, refusedBackfill
+				deep, o = deeper, delaysOther
 			} else if !p.strict && anywhere && j.Home == nil && !s.Several() {
 				// what is lent is open to others of the shape; of several sets, where the first goes decides
 				// whether the next fits: that may change without a release
@@ -197,30 +209,30 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, refusal) {
 			}
 		}
 	}
-	if r.code == refusedRoom && e.shrinkFor(ask, j) {
+	if o == noRoom && e.shrinkFor(ask, j) {
 		e.resv.Take(j, j.Allocs, 1)
-		return started, refusal{}
+		return started, noObstacle
 	}
-	if r.code == refusedRoom && e.clearHome(ask, j) { // before it stops a job that could go elsewhere
+	if o == noRoom && e.clearHome(ask, j) { // before it stops a job that could go elsewhere
 		e.resv.Take(j, j.Allocs, 1)
-		return started, refusal{}
+		return started, noObstacle
 	}
-	if g.Stuck != e.claims() && r.code != refusedBackfill && e.victims.May(j) {
+	if g.Stuck != e.claims() && o != delaysOther && e.victims.May(j) {
 		done, straddled := e.preemptFor(ask, j)
 		if done {
 			e.resv.Take(j, j.Allocs, 1)
-			return started, refusal{}
+			return started, noObstacle
 		}
 		// else it might, were it first, or others first to leave, or where its first set goes taken
 		if free && !straddled && !s.Several() && g.Leads(j) {
 			g.Stuck = e.claims()
 		}
 	}
-	if r.code == refusedRoom && (e.leaveHome(ask, j) || e.moveFor(ask, j)) {
+	if o == noRoom && (e.leaveHome(ask, j) || e.moveFor(ask, j)) {
 		e.resv.Take(j, j.Allocs, 1)
-		return started, refusal{}
+		return started, noObstacle
 	}
-	return deep, r
+	return deep, o
 }
 
 // claims grows whenever a job that could not even preempt may be able to now:

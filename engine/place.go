@@ -22,28 +22,6 @@ type scratch struct {
 	changed []*job.State
 }
 
-// askedMilli is the milli-GPU that a job asks for at full size; a MIG slice
-// counts by its compute share on that of the possible models where it is
-// largest, so that what a quota allows never turns out to be more.
-func (e *Engine) askedMilli(j *job.State) cluster.Milli {
-	s := e.shapes.At(j.Shape)
-	return e.shapes.MilliOf(s, int(s.Max))
-}
-
-// leastMilli is the least that the job can start with: its smallest size, or
-// where it is suspended what it held.
-func (e *Engine) leastMilli(j *job.State) cluster.Milli {
-	if j.Home == nil {
-		s := e.shapes.At(j.Shape)
-		return e.shapes.MilliOf(s, int(s.Min))
-	}
-	var m cluster.Milli
-	for i := range j.Home {
-		m += j.Home[i].Milli()
-	}
-	return m
-}
-
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
 // size between their bounds that fits; tasks is that of the first set.
@@ -142,7 +120,7 @@ func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, t
 	mark := r.In.Mark()
 	allocs, ok := e.find.Place(r, j, s, tasks)
 	r.In.Rollback(mark)
-	return allocs, ok && e.overQuota(j, e.shapes.MilliOf(s, int(tasks))).code == notRefused
+	return allocs, ok && e.limits.Allows(j, e.shapes.MilliOf(s, int(tasks)))
 }
 
 // anywhere is a search that leaves nothing alone.
@@ -165,7 +143,7 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 	j.Milli = e.heldMilli(j)
 	j.Devices = int32(s.Devices(int(tasks)))
 	e.reweigh(j)
-	e.charge(j, 1)
+	e.limits.Charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
 	e.stats.Placed++
@@ -339,7 +317,7 @@ func (e *Engine) watchKey(j *job.State) {
 func (e *Engine) unbook(j *job.State) {
 	e.unlist(j)
 	e.st.ReleaseAll(j.Allocs)
-	e.charge(j, -1)
+	e.limits.Charge(j, -1)
 	e.st.Commit()
 	e.part(j)
 	e.epoch++

@@ -338,7 +338,7 @@ func (e *Engine) reshape(j *job.State, shape int32) {
 	}
 	j.Shape, j.Promise, j.Plan = shape, cluster.Never, nil // its tasks are others
 	s := e.shapes.At(shape)
-	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(s.Devices(int(s.Max)))
+	j.Milli, j.Tasks, j.Devices = e.w.AskedMilli(j), s.Max, int32(s.Devices(int(s.Max)))
 }
 
 // estranged reports whether a suspended job's target is not where its memory is.

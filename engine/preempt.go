@@ -7,7 +7,6 @@ import (
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/placement"
-	"github.com/muster-gpu/muster/quota"
 )
 
 // preemptFor finds the least harmful set of victims whose devices let the job
@@ -70,28 +69,6 @@ func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
 		}
 	}
 	return true
-}
-
-// limitsChanged makes queues leave what a window's end took from them: first
-// what exceeds a limit, then what others borrow of guarantees in force.
-func (e *Engine) limitsChanged() {
-	e.dropDests(-1, 0)
-	for q := e.w.Tree.Len() - 1; q > 0; q-- {
-		for e.w.Tree.Excess(q) > 0 && e.dismiss(e.victims.LeastIn(q)) {
-		}
-	}
-	for e.w.Tree.Available(quota.Root) < 0 {
-		most := -1
-		for q := 1; q < e.w.Tree.Len(); q++ {
-			if e.w.Tree.Leaf(q) && e.w.Tree.Borrowed(q) > 0 && e.victims.LeastIn(q) != nil &&
-				(most < 0 || e.w.Tree.Over(q).Cmp(e.w.Tree.Over(most)) > 0) {
-				most = q
-			}
-		}
-		if most < 0 || !e.dismiss(e.victims.LeastIn(most)) {
-			return
-		}
-	}
 }
 
 // dismiss makes a job leave for no other in particular; false: there is none.

@@ -147,7 +147,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.countHeld(j)
 	e.reweigh(j)
 	e.st.TakeAll(j.Allocs)
-	e.charge(j, 1)
+	e.limits.Charge(j, 1)
 	e.st.Commit()
 	e.list(j)
 	e.watchKey(j)

@@ -31,7 +31,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.restoreChanged(s)
 	e.speeds.Restore(s.Pairs, s.Paces)
 	for _, u := range s.Users {
-		e.users.id(u)
+		e.limits.User(u)
 	}
 	if err = e.restorePast(s.Past); err != nil {
 		return nil, err
@@ -44,17 +44,19 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		}
 	}
 	e.restoreTargets(s)
-	queues, closed := e.cfg.Spec.Queues, s.Closed
+	queues, removed := e.cfg.Spec.Queues, s.Closed
 	if !reflect.DeepEqual(s.Queues, queues) {
-		closed = e.closedQueues(queues)
+		removed = e.limits.Removed(e.jobs)
 	}
-	queues = e.keepClosed(queues, closed)
+	if len(removed) > 0 {
+		e.mustInitQueues(queues, removed)
+	}
 	e.restoreNodes(s)
-	e.limits.rekeyed, e.limits.rerun = s.Rekeyed, s.Rerun
+	e.rekeyed, e.rerunAt = s.Rekeyed, s.Rerun
 	same := s.Policy == e.cfg.Policy.Name()
 	if same {
-		e.restoreUsage(s)
-		e.limits.ranks, e.limits.ranked = append([]int(nil), s.Ranks...), s.Ranked
+		e.limits.RestoreUsage(s.Usage, s.Budgets)
+		e.limits.RestoreRanks(s.Ranks, s.Ranked)
 	}
 	for i := range s.Arrays {
 		e.deps.AwaitArray(s.Arrays[i].ID, s.Arrays[i].Waiting...)
@@ -62,7 +64,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.unlistedElements(s)
 	for _, guests := range []bool{false, true} { // hosts come before their guests
 		for i := range s.Jobs {
-			if r := &s.Jobs[i]; (r.GuestOf != 0) == guests && !e.resume(r, same, queues) {
+			if r := &s.Jobs[i]; (r.GuestOf != 0) == guests && !e.resume(r, same) {
 				same = false
 			}
 		}
@@ -76,7 +78,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 		}
 	}
 	e.awaitPromotions()
-	e.restoreUsage(s)
+	e.limits.RestoreUsage(s.Usage, s.Budgets)
 	e.resv.Restore(s.Advance)
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
 	e.restorePlan(s)
@@ -150,24 +152,6 @@ func nameSet(names []string) map[string]bool {
 	return set
 }
 
-// restoreUsage sets what users and queues used so far.
-func (e *Engine) restoreUsage(s *Snapshot) {
-	for _, u := range s.Usage {
-		q, ok := e.treeIndex(u.Queue)
-		if !ok || !e.w.Tree.Leaf(q) {
-			continue
-		}
-		a := e.association(int32(q), e.users.id(u.User))
-		a.since, a.usage = u.Since, u.Usage
-	}
-	for _, b := range s.Budgets {
-		if q, ok := e.treeIndex(b.Queue); ok {
-			e.limits.queues[q].since = b.Since
-			e.limits.budgets[q].Spent, e.limits.budgets[q].Index = b.Spent, b.Index
-		}
-	}
-}
-
 // restoreJob makes the job known, so that others can refer to it.
 func (e *Engine) restoreJob(r *job.Record) error {
 	if r.Spec == nil || r.Spec.ID < 0 || int(r.Spec.ID) >= len(e.jobs) || e.jobs[r.Spec.ID] != nil {
@@ -175,7 +159,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	}
 	j := &job.State{
 		Spec: r.Spec, Facts: r.Facts, Weight: cmp.Or(r.Weight, cluster.Whole), Promise: cluster.Never, Group: -1,
-		User: e.users.id(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none,
+		User: e.limits.User(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none,
 	}
 	if _, untouched := r.Untouched(); !untouched {
 		j.Tenure = e.tenureOf(r)
@@ -207,18 +191,18 @@ func (e *Engine) tenureOf(r *job.Record) *job.Tenure {
 
 // resume puts a job where it was, or reports that it cannot. All jobs are
 // known by now.
-func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
+func (e *Engine) resume(r *job.Record, same bool) bool {
 	j := e.jobs[r.Spec.ID]
 	if j.State == job.Done {
 		return true
 	}
-	q, err := e.queueOf(j.Spec)
+	q, err := e.limits.Of(j.Spec)
 	if err != nil && j.State != job.Pending {
-		q, _ = e.w.Tree.Index(closedName(j.Spec.Queue, queues))
+		q = e.limits.Remains(j.Spec.Queue)
 	}
 	j.Queue = int32(q)
 	s := e.shapes.At(j.Shape)
-	j.Milli, j.Tasks, j.Devices = e.askedMilli(j), s.Max, int32(j.Spec.GPUs())
+	j.Milli, j.Tasks, j.Devices = e.w.AskedMilli(j), s.Max, int32(j.Spec.GPUs())
 	e.deps.Rejoin(j, r.Singles)
 	if !e.validAllocs(j.Home, false) {
 		j.Home = nil
@@ -237,7 +221,7 @@ func (e *Engine) resume(r *job.Record, same bool, queues []cluster.Queue) bool {
 	}
 	switch {
 	case j.State == job.Pending && err != nil:
-		j.Queue = int32(e.w.Tree.Len() - 1)
+		j.Queue = int32(e.limits.Last())
 		e.finish(j, job.Impossible)
 		return false
 	case j.State == job.Pending && !e.validAllocs(r.Home, false):
@@ -333,7 +317,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		dest := j.Dest
 		if j.Dest = nil; dest != nil && e.validAllocs(dest, true) {
 			e.reserveDest(j, dest)
-			e.charge(j, 1)
+			e.limits.Charge(j, 1)
 			e.st.Commit()
 		}
 		return
@@ -342,7 +326,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		e.st.Take(&j.Allocs[i])
 	}
 	e.reweigh(j)
-	e.charge(j, 1)
+	e.limits.Charge(j, 1)
 	e.st.Commit()
 	j.Waited = j.State == job.Placed
 	e.list(j)

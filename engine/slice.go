@@ -114,7 +114,7 @@ func (e *Engine) divide(j *job.State) {
 	a.Mem = min(a.Mem, d.Mem()) // the nominal memory of all instances is a little more than the GPU's on some models
 	if !n.TakesJobs() || n.Healthy()&a.GPUs == 0 || !e.st.CanTake(&a, false, false) ||
 		int(d.Compute())+int(a.Compute) > e.st.Classes()[n.Class()].Model().Compute ||
-		e.overQuota(j, a.Milli()).code != notRefused {
+		!e.limits.Allows(j, a.Milli()) {
 		return
 	}
 	allocs := []inventory.Alloc{a}

@@ -5,11 +5,11 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/speed"
-	"github.com/muster-gpu/muster/quota"
 )
 
 // Snapshot is everything that an engine knows and that its configuration does
@@ -31,8 +31,8 @@ type Snapshot struct {
 	Traffic string                  `json:"traffic,omitempty"`    // policy by which the network treats jobs' traffic
 	Jobs    []job.Record            `json:"jobs,omitempty"`       // by number
 	Arrays  []ArrayRecord           `json:"arrays,omitempty"`
-	Usage   []UsageRecord           `json:"usage,omitempty"`
-	Budgets []BudgetRecord          `json:"budgets,omitempty"`
+	Usage   []limits.UsageRecord    `json:"usage,omitempty"`
+	Budgets []limits.BudgetRecord   `json:"budgets,omitempty"`
 	Advance []reserve.AdvanceRecord `json:"advance,omitempty"`
 	Ranks   []int                   `json:"ranks,omitempty"` // fair-share ranks in force, by entry of Usage
 	Ranked  int                     `json:"ranked,omitempty"`
@@ -73,22 +73,6 @@ type ArrayRecord struct {
 	Waiting []cluster.JobID `json:"waiting"`
 }
 
-// UsageRecord is the decayed usage of a user in a queue.
-type UsageRecord struct {
-	Queue string       `json:"queue"`
-	User  string       `json:"user"`
-	Since cluster.Time `json:"since"`
-	Usage quota.Usage  `json:"usage"`
-}
-
-// BudgetRecord is what a queue spent of its GPU-hours.
-type BudgetRecord struct {
-	Queue string       `json:"queue"`
-	Since cluster.Time `json:"since"`
-	Spent int64        `json:"spent"` // milli-GPU-milliseconds in period Index
-	Index int64        `json:"index"`
-}
-
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
@@ -117,9 +101,8 @@ func (e *Engine) Snapshot() Snapshot {
 func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)),
 		Nodes: e.Nodes(), Traffic: e.links.Name(),
-		Users: slices.Clone(e.users.names), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Ranks: slices.Clone(e.limits.ranks), Ranked: e.limits.ranked,
-		Rekeyed: e.limits.rekeyed, Rerun: e.limits.rerun, Looked: e.defrag.round,
+		Users: e.limits.Users(), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
+		Rekeyed: e.rekeyed, Rerun: e.rerunAt, Looked: e.defrag.round,
 		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords(), Named: Named{Lenders: e.lending.Lenders()}}
 	if p := &e.plans; p.planner != nil {
 		s.Planned = &PlanRecord{Last: p.Last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.Memo)}
@@ -138,37 +121,11 @@ func (e *Engine) Common() Snapshot {
 			s.Changed = append(s.Changed, n.Spec().Name)
 		}
 	}
-	s.Queues, s.Closed = e.queueSpecs()
-	s.Usage, s.Budgets = e.Usage()
+	s.Queues, s.Closed = e.limits.Specs()
+	s.Usage, s.Budgets = e.limits.Usage()
+	s.Ranks, s.Ranked = e.limits.Ranks()
 	s.Advance = e.resv.Records()
 	return s
-}
-
-// queueSpecs lists the queues as they were last set, parents first, and those
-// that are closed.
-func (e *Engine) queueSpecs() (open, closed []cluster.Queue) {
-	if len(e.cfg.Spec.Queues) == 0 && e.w.Tree.Len() == 2 && !e.w.QueuesMatter {
-		return nil, nil // the one that the tree makes up
-	}
-	for q := 1; q < e.w.Tree.Len(); q++ {
-		open = append(open, *e.w.Tree.Spec(q))
-	}
-	n := len(open) - e.limits.closed
-	return open[:n:n], open[n:]
-}
-
-// Usage lists the decayed usage of users and the budgets of queues.
-func (e *Engine) Usage() (usage []UsageRecord, budgets []BudgetRecord) {
-	for i := range e.limits.users {
-		u := &e.limits.users[i]
-		usage = append(usage, UsageRecord{e.w.Tree.Name(int(u.queue)), e.users.names[u.user], u.since, u.usage})
-	}
-	for q := range e.limits.budgets {
-		if b := &e.limits.budgets[q]; b.Limit > 0 {
-			budgets = append(budgets, BudgetRecord{e.w.Tree.Name(q), e.limits.queues[q].since, b.Spent, b.Index})
-		}
-	}
-	return usage, budgets
 }
 
 // Knows reports whether the engine knows a job, which may be done.
@@ -222,20 +179,6 @@ func (e *Engine) untouch() {
 		e.jobs[id].Touched = false
 	}
 	e.touched = e.touched[:0]
-}
-
-// QueueUse is a queue and what its jobs hold, in milli-GPU.
-type QueueUse struct {
-	Spec cluster.Queue
-	Used cluster.Milli
-}
-
-// QueueUse lists the queues, parents first.
-func (e *Engine) QueueUse() (list []QueueUse) {
-	for q := 1; q < e.w.Tree.Len(); q++ {
-		list = append(list, QueueUse{*e.w.Tree.Spec(q), e.w.Tree.Used(q)})
-	}
-	return list
 }
 
 // Now is the time of the last step, or the last instant that was looked at.

@@ -150,7 +150,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	j := &job.State{
 		Tenure: &e.none, Spec: spec, Promise: cluster.Never, Group: -1,
 		Facts: job.Facts{FirstStart: cluster.Never, Since: e.w.Now, StarvingSince: cluster.Never},
-		User:  e.users.id(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole,
+		User:  e.limits.User(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole,
 	}
 	e.jobs[spec.ID] = j
 	e.live++
@@ -166,7 +166,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	if j.Whole = e.indivisible(j); e.chooses(j) {
 		e.include(j)
 	}
-	j.Milli = e.askedMilli(j)
+	j.Milli = e.w.AskedMilli(j)
 	j.Tasks = e.shapes.Get(j.Shape).Max
 	if e.shapes.Get(j.Shape).Min < e.shapes.Get(j.Shape).Max {
 		e.elastic++
@@ -301,7 +301,7 @@ func without(ids []cluster.JobID, id cluster.JobID) []cluster.JobID {
 func (e *Engine) requeue(j *job.State) {
 	j.State, j.Since, j.StarvingSince = job.Pending, e.w.Now, cluster.Never
 	j.Gen++
-	j.Milli, j.Tasks = e.askedMilli(j), e.shapes.Get(j.Shape).Max
+	j.Milli, j.Tasks = e.w.AskedMilli(j), e.shapes.Get(j.Shape).Max
 	j.Devices = int32(j.Spec.GPUs())
 	e.admit(j)
 }
@@ -479,12 +479,12 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if spec.User != j.Spec.User || spec.Name != j.Spec.Name || spec.GPUMilli() != j.Spec.GPUMilli() {
 		j.Predicted = e.predict(spec)
 	}
-	j.Spec, j.Queue, j.User, j.Anchor = spec, int32(q), e.users.id(spec.User), job.Anchor{}
+	j.Spec, j.Queue, j.User, j.Anchor = spec, int32(q), e.limits.User(spec.User), job.Anchor{}
 	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
 		e.include(j)
 	}
 	e.find.Recount()
-	j.Milli, j.Devices, j.Tasks = e.askedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
+	j.Milli, j.Devices, j.Tasks = e.w.AskedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
 	e.deps.Join(j)                                                   // its dependencies may be new
 	if e.admit(j); waits && j.Eligible && j.EligibleSince != since { // it keeps its age
 		e.dequeue(j)
@@ -548,9 +548,9 @@ func (e *Engine) nextWake() cluster.Time {
 		if p := cluster.Time(e.w.Traits.Rerun); p > 0 {
 			wake = min(wake, (e.w.Now/p+1)*p)
 		}
-		wake = min(wake, e.limits.nextChange(e), e.resv.NextChange())
+		wake = min(wake, e.limits.NextChange(), e.resv.NextChange())
 	} else if e.live > 0 {
-		wake = min(wake, e.limits.nextChange(e), e.resv.NextChange())
+		wake = min(wake, e.limits.NextChange(), e.resv.NextChange())
 	}
 	return min(wake, e.planWake(), e.defragWake(), e.loansWake())
 }

@@ -52,18 +52,18 @@ func (e *Engine) runTimers() {
 		e.scratch.changed = changed
 	}
 	e.learn()
-	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.limits.rekeyed {
-		e.limits.rekeyed = e.w.Now / p
-		if e.limits.ranks != nil { // what the policy sees of usage is as of now
-			e.fairRanks() // now, not at the first read: ranks that change then make every job be compared once more
-		}
+	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.rekeyed {
+		e.rekeyed = e.w.Now / p
+		// what the policy sees of usage is as of now, not of the first read: ranks that change then make every job be
+		// compared once more
+		e.limits.RankAgain()
 		e.rekey()
 	}
-	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.limits.rerun {
-		e.limits.rerun = e.w.Now / p
+	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.rerunAt {
+		e.rerunAt = e.w.Now / p
 		e.rerunAll()
 	}
-	e.limits.tick(e)
+	e.tickLimits()
 	e.tickAdvance()
 }
 

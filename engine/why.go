@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,10 +152,10 @@ func (e *Engine) whyPending(j *job.State, y *Why, ends map[cluster.JobID]Foresee
 	if j.Home != nil {
 		y.Text = "its memory is on " + x.Memory(j)
 	}
-	least := e.leastMilli(j)
-	r := e.overQuota(j, least)
-	if r.code != notRefused && r.code != refusedLoan {
-		y.Blockers = append(y.Blockers, r.text(e, j))
+	least := e.w.LeastMilli(j)
+	r := e.limits.Check(j, least)
+	if !r.OK() && !r.Lent() {
+		y.Blockers = append(y.Blockers, e.limits.Text(&r, j, e.clock))
 	}
 	if text := e.lending.Text(j); text != "" {
 		y.Blockers = append(y.Blockers, text)
@@ -236,7 +235,7 @@ func (e *Engine) reservationText(j *job.State) string {
 func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]ForeseenEnd) []string {
 	const most = 5
 	var out []string
-	more, lacks := 0, e.lacksQuota(j)
+	more, lacks := 0, e.limits.Lacks(j)
 	e.byEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		if !e.victims.Useful(s, v, lacks) || j.Home != nil && !lacks && !inventory.Overlap(v.Allocs, j.Home) {
@@ -328,7 +327,7 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 	defer e.resv.Aside()()
 	s := e.shapes.At(j.Shape)
 	ends := e.foresee(j)
-	first := e.quotaFree(j)
+	first := e.limits.FreeAt(j, e.jobs, e.byEnd(), e.endOf)
 	e.unforesee(ends)
 	for i, o := range before {
 		if i == maxAhead {
@@ -346,78 +345,6 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 		return at
 	}
 	return cluster.Never
-}
-
-// quotaFree is when the quotas allow the job, as jobs are expected to end:
-// now, if they do already; Never, if that is not in sight.
-func (e *Engine) quotaFree(j *job.State) cluster.Time {
-	least := e.leastMilli(j)
-	r := e.overQuota(j, least)
-	if r.code == notRefused {
-		return e.w.Now
-	}
-	for q := range e.limits.budgets { // so that looking spends nothing
-		if e.limits.budgets[q].Limit > 0 {
-			e.spend(q)
-		}
-	}
-	var gone []*job.State
-	at := cluster.Never
-	e.byEnd().Walk(func(it order.Item) bool {
-		v := e.jobs[it.ID]
-		e.forget(v, 1)
-		gone = append(gone, v)
-		if r = e.overQuota(j, least); r.code == notRefused {
-			if at = cluster.Time(it.Key[0]); at <= e.w.Now {
-				at = e.endOf(v)
-			}
-			return false
-		}
-		return true
-	})
-	switch {
-	case r.until > 0:
-		at = r.until // a spent budget
-	case r.code != notRefused && e.limits.windows:
-		at = e.windowFree(j, least)
-	}
-	for _, v := range gone {
-		e.forget(v, -1)
-	}
-	return at
-}
-
-// maxEdges is how many openings and ends of windows are looked at ahead.
-const maxEdges = 64
-
-// windowFree is when a window of the queues first allows the job. The tree is
-// as before when it returns.
-func (e *Engine) windowFree(j *job.State, least cluster.Milli) cluster.Time {
-	now, ahead := e.wall(), e.limits.ahead
-	e.limits.ahead = false
-	defer func() {
-		e.w.Tree.Apply(now)
-		e.limits.ahead = ahead
-	}()
-	wall := now
-	for range maxEdges {
-		next := e.w.Tree.Apply(wall)
-		if e.overQuota(j, least).code == notRefused {
-			return e.w.Now.Add(time.Duration(wall-now) * time.Second)
-		}
-		if next == math.MaxInt64 {
-			break
-		}
-		wall = next
-	}
-	return cluster.Never
-}
-
-// forget takes a job out of the quotas (sign 1) and back (-1), for looking.
-func (e *Engine) forget(v *job.State, sign int64) {
-	e.w.Tree.Charge(int(v.Queue), -sign*v.Milli, v.Spec.Tier == cluster.Critical)
-	e.limits.caps.Charge(int(v.Queue), int(v.User), -sign*v.Milli, int(-sign))
-	e.lending.Charge(v, -sign)
 }
 
 // clock writes an instant as the configuration wants it.

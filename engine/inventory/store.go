@@ -102,6 +102,14 @@ func (st *Store) domain(level, name string) int32 {
 	return id
 }
 
+// Whole is the milli-GPU of all nodes, in whatever state they are.
+func Whole(st *Store) (m cluster.Milli) {
+	for i := range st.nodes {
+		m += cluster.Whole * cluster.Milli(st.nodes[i].Spec().GPUs)
+	}
+	return m
+}
+
 // Blank returns a store of the same nodes, empty and healthy.
 func (st *Store) Blank() *Store {
 	b := &Store{nodes: make([]Node, len(st.nodes)), classes: make([]Class, len(st.classes)), cores: st.cores}

@@ -70,6 +70,24 @@ func (w *World) Divided(j *job.State) bool {
 	return w.Traits.Divides && w.Shapes.Get(j.Base).Divides()
 }
 
+// AskedMilli is the milli-GPU that a job asks for at full size; a MIG slice
+// counts by its compute share on that of the possible models where it is
+// largest, so that what a quota allows never turns out to be more.
+func (w *World) AskedMilli(j *job.State) cluster.Milli {
+	s := w.Shapes.At(j.Shape)
+	return w.Shapes.MilliOf(s, int(s.Max))
+}
+
+// LeastMilli is the least that the job can start with: its smallest size, or
+// where it is suspended what it held.
+func (w *World) LeastMilli(j *job.State) cluster.Milli {
+	if j.Home == nil {
+		s := w.Shapes.At(j.Shape)
+		return w.Shapes.MilliOf(s, int(s.Min))
+	}
+	return inventory.MilliIn(j.Home)
+}
+
 // Oracle answers questions of the views that only the engine can answer. The answers change no
 // decision, though some are remembered: FairShare adds an unknown user, MayEnter a shape.
 type Oracle interface {
