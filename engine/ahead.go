@@ -12,7 +12,7 @@ func (e *Engine) Wake() cluster.Time { return e.nextWake() }
 // WakeRare is Wake without the fixed intervals at which a policy reorders the line:
 // when time alone changes which jobs may start.
 func (e *Engine) WakeRare() cluster.Time {
-	return min(e.timers.At(), e.keyTimes.At(), e.limits.NextChange(), e.resv.NextChange())
+	return min(e.timers.At(), e.running.NextKeyChange(), e.limits.NextChange(), e.resv.NextChange())
 }
 
 // Waiting lists the jobs that wait for a start, by number, whatever they wait

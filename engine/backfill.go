@@ -54,20 +54,6 @@ func (e *Engine) holdDue(j *job.State) bool { return e.cfg.HoldAfter > 0 && e.he
 // heldSince is from when on nodes may be held for a job.
 func (e *Engine) heldSince(j *job.State) cluster.Time { return j.StarvingSince.Add(e.cfg.HoldAfter) }
 
-// refreshEnds gives overdue jobs a new expected end: they are expected for
-// another twentieth of their run, so each is listed again a few times only.
-func (e *Engine) refreshEnds() {
-	if e.mode < sched.EASY && e.cfg.Starvation == 0 {
-		return
-	}
-	for it, ok := e.byEnd().First(); ok && cluster.Time(it.Key[0]) <= e.w.Now; it, ok = e.byEnd().First() {
-		j := e.jobs[it.ID]
-		e.ends.remove(it)
-		j.EndKey.Key[0] = int64(max(e.endOf(j), e.w.Now+1))
-		e.ends.insert(j.EndKey)
-	}
-}
-
 // holdText says what is held for a job; "": nothing is.
 func (e *Engine) holdText(j *job.State) string {
 	windows := e.resv.Windows()
@@ -119,7 +105,7 @@ func (e *Engine) clear(a *reserve.Advance) {
 func (e *Engine) outsiderOn(a *reserve.Advance, node int32) *job.State {
 	var best *job.State
 	var bestLost int64
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		if v.Spec.Tier == cluster.Critical || a.Inside(v) || !inventory.OnNode(v.Allocs, node) {
 			return true

@@ -182,7 +182,7 @@ func (e *Engine) takeOver(j *job.State) {
 	j.Milli = m
 	e.limits.Charge(j, 1)
 	e.st.Commit()
-	e.rerun(j)
+	e.running.Update(j)
 	switch {
 	case !over:
 	case j.State == job.Placed:

@@ -56,7 +56,7 @@ func (e *Engine) canEmpty(id int32) bool {
 	}
 	mark := e.st.Mark()
 	defer e.st.Rollback(mark)
-	for _, j := range e.placed {
+	for _, j := range e.running.Placed() {
 		if inventory.OnNode(j.Allocs, id) {
 			e.st.ReleaseAll(j.Allocs)
 		}

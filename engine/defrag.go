@@ -254,7 +254,7 @@ func (e *Engine) freeFor(s *shape.Shape) (free, parted int) {
 // and says what keeps others where they are.
 func (e *Engine) movable(tier cluster.Tier) (list []defrag.Mover, kept string) {
 	young, often := 0, 0
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		switch {
 		case !e.mayMove(v) || v.Tier() < tier:
@@ -376,14 +376,14 @@ func (e *Engine) planEmptying(m Moves) (Moves, *defrag.Relocation) {
 // placements collects which jobs are where.
 func (e *Engine) placements(by Compact) *defrag.Compaction {
 	c := e.moving.Compaction(by, e.w.Now.Add(e.defrag.Horizon))
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		c.Add(v.Spec.ID, v.Allocs, e.endOf(v))
+		c.Add(v.Spec.ID, v.Allocs, e.w.EndOf(v))
 		return true
 	})
 	for _, id := range e.defrag.movers {
 		v := e.jobs[id]
-		c.Add(id, v.Dest, e.w.Now.Add(v.ExpectedRun(e.limitOf(v))))
+		c.Add(id, v.Dest, e.w.Now.Add(v.ExpectedRun(e.w.LimitOf(v))))
 	}
 	return c
 }

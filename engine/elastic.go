@@ -18,14 +18,14 @@ func (e *Engine) grow() {
 	if e.elastic == 0 || e.line.Len() > 0 && e.plans.planner == nil { // a plan has weighed the waiting jobs
 		return
 	}
-	ids := e.scratch.ids[:0]
-	e.byKey().Walk(func(it order.Item) bool {
+	ids := e.ids[:0]
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		if j := e.jobs[it.ID]; j.State == job.Running && j.Tasks < e.mostTasks(j) && !j.Resizing {
 			ids = append(ids, it.ID)
 		}
 		return true
 	})
-	e.scratch.ids = ids
+	e.ids = ids
 	for _, id := range ids {
 		e.growJob(e.jobs[id])
 	}
@@ -99,7 +99,7 @@ func (e *Engine) resized(j *job.State, tasks int) {
 	e.limits.Charge(j, 1)
 	e.st.Commit()
 	e.gotMore()
-	e.watchKey(j) // what it attains grows at another rate
+	e.running.Watch(j) // what it attains grows at another rate
 	e.links.Changed(j)
 	j.Resizing = true // one at a time, so that the driver's answer is to this one
 	e.actions = append(e.actions, Action{Type: Resize, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob})
@@ -117,15 +117,15 @@ func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 		return false
 	}
 	s := e.shapes.At(j.Shape)
-	ids := e.scratch.ids[:0]
-	e.byKey().WalkBack(func(it order.Item) bool {
+	ids := e.ids[:0]
+	e.running.ByKey().WalkBack(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		if v.State == job.Running && v.Tasks > e.leastTasks(v) && v.Tier() >= j.Spec.Tier && !v.Resizing {
 			ids = append(ids, it.ID)
 		}
 		return true
 	})
-	e.scratch.ids = ids
+	e.ids = ids
 	mark := e.st.Mark()
 	var cuts []cut
 	for _, id := range ids {

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/reserve"
+	"github.com/muster-gpu/muster/engine/running"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/speed"
@@ -90,7 +91,6 @@ type Engine struct {
 	speeds   speed.Book       // how fast they are there
 	links    links.Book       // how the network treats their traffic
 	lending  *lending.Book    // what services lend
-	keyer    sched.KeyChanger // nil: keys of running jobs change with events only
 	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
 	plans    planState
 	loansAt  cluster.Time // when nodes are given back or taken next
@@ -107,10 +107,7 @@ type Engine struct {
 	shapes  shape.Table
 	line    pending.Line
 	ready   []cluster.JobID  // placed jobs whose devices became free in this step
-	running keptList         // jobs with devices (and not told to leave) by run key
-	ends    keptList         // the same jobs by expected end
-	holding [3]int           // jobs in that list, by tier
-	placed  []*job.State     // those of them that wait for their devices, in no order
+	running running.Jobs     // that hold devices and were not told to leave
 	elastic int              // jobs seen that can change their size
 	empty   *inventory.Store // the cluster empty and healthy, for never
 	deps    pending.Deps
@@ -123,7 +120,6 @@ type Engine struct {
 	rekeyed  cluster.Time // Now / Rekey when keys of the line were last evaluated
 	rerunAt  cluster.Time // Now / Rerun when keys of running jobs were
 	timers   pending.Timers
-	keyTimes pending.Timers // of changes of keys
 	resv     reserve.Book
 	thorough bool // tests: every candidate is really tried
 	ps       passState
@@ -134,7 +130,7 @@ type Engine struct {
 	touched []cluster.JobID // jobs whose records changed in this step
 	hash    uint64
 	stats   Stats
-	scratch scratch
+	ids     []int32 // memory of lists of jobs
 }
 
 // Stats counts what the engine did, for benchmarks and reports.
@@ -192,10 +188,10 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	for t := range cfg.Stop {
 		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend
 	}
-	e.victims = preempt.New(rules, &e.find, (*oracle)(e))
+	e.victims = preempt.New(rules, &e.find, &e.limits, &e.running)
+	e.running = running.New(&e.w, cfg.Policy, &e.victims, (*oracle)(e).Jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
-	e.keyer, _ = cfg.Policy.(sched.KeyChanger)
 	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)
@@ -214,7 +210,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill
 	}
-	e.timers.Holds, e.keyTimes.Holds = e.timerHolds, e.timerHolds
+	e.timers.Holds = e.timerHolds
 	e.deps = pending.NewDeps((*oracle)(e).Jobs, e.admit, e.touch)
 	if cfg.Defrag != nil {
 		e.defrag = defragState{Settings: cfg.Defrag.WithDefaults(), on: true}

@@ -107,7 +107,7 @@ func (e *Engine) PlanEmptying(by Compact) {
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),
-		e.checkLists(),
+		e.running.Check(),
 		e.checkLine(), e.checkPools(), e.limits.CheckUse(e.jobs), e.checkWaits())
 }
 
@@ -124,16 +124,16 @@ func (e *Engine) Rank(always bool) {
 func (e *Engine) Ranks() (on bool, growing int) { return e.victims.Ranks() }
 
 // CheckRanking compares the ranking with the jobs that hold devices.
-func (e *Engine) CheckRanking() error { return e.victims.Check(e.bookedJobs()) }
+func (e *Engine) CheckRanking() error { return e.victims.Check(e.running.Count()) }
 
 // Dropped reports which lists of jobs with devices are not kept at present: by key, and by expected end.
-func (e *Engine) Dropped() (byKey, byEnd bool) { return e.running.dropped, e.ends.dropped }
+func (e *Engine) Dropped() (byKey, byEnd bool) { return e.running.Dropped() }
 
 // ReadLists reads those lists, and compares them with these jobs.
 func (e *Engine) ReadLists() error {
-	e.byKey()
-	e.byEnd()
-	return e.checkLists()
+	e.running.ByKey()
+	e.running.ByEnd()
+	return e.running.Check()
 }
 
 // CheckSpeeds checks that no job is slower beside others in shares of its GPUs than it accepts, as far as that was

@@ -42,7 +42,7 @@ func (e *Engine) foresee(j *job.State) (out []moved) {
 		e.limits.Remember(v)
 		if at := int64(gone[i].At.Add(e.leaving(v))); at < v.EndKey.Key[0] {
 			out = append(out, moved{v, v.EndKey.Key[0]})
-			e.listEnd(v, at)
+			e.running.SetEnd(v, at)
 		}
 	}
 	return out
@@ -50,7 +50,7 @@ func (e *Engine) foresee(j *job.State) (out []moved) {
 
 func (e *Engine) unforesee(list []moved) {
 	for i := range list {
-		e.listEnd(list[i].j, list[i].end)
+		e.running.SetEnd(list[i].j, list[i].end)
 	}
 }
 
@@ -61,14 +61,4 @@ func (e *Engine) leaving(j *job.State) time.Duration {
 		return 0
 	}
 	return min(j.Spec.Checkpoint.Cost, e.cfg.Stop[j.Spec.Tier].Grace)
-}
-
-// listEnd books when a listed job is expected to end.
-func (e *Engine) listEnd(j *job.State, at int64) {
-	if at == j.EndKey.Key[0] {
-		return
-	}
-	e.ends.remove(j.EndKey)
-	j.EndKey.Key[0] = at
-	e.ends.insert(j.EndKey)
 }

@@ -134,7 +134,7 @@ func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
 
 // eachOn calls f for each job that holds part of some devices, in their order.
 func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		if v := e.jobs[it.ID]; inventory.Overlap(v.Allocs, devices) {
 			f(v)
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -24,71 +23,6 @@ func (e *Engine) checkIndexes() error {
 	}
 	if capacity != e.w.Capacity || capacity != e.w.Tree.Capacity() {
 		return fmt.Errorf("capacity %d, of the tree %d, recomputed %d", e.w.Capacity, e.w.Tree.Capacity(), capacity)
-	}
-	return nil
-}
-
-// items returns the items of a list that is kept, or what it would be made of, without reading it.
-func (k *keptList) items(e *Engine, place func(j *job.State) order.Item) ([]order.Item, error) {
-	if !k.dropped {
-		return k.list.Items()
-	}
-	if k.list.Len() > 0 {
-		return nil, fmt.Errorf("it was dropped, and has %d jobs", k.list.Len())
-	}
-	return e.eachBooked(nil, place), nil
-}
-
-// checkLists compares the lists of jobs with devices with the jobs.
-func (e *Engine) checkLists() error {
-	if ranked, _ := e.victims.Ranks(); e.running.dropped && !ranked {
-		return fmt.Errorf("the jobs with devices are listed nowhere")
-	}
-	run, err := e.running.items(e, func(j *job.State) order.Item { return j.Key })
-	if err != nil {
-		return fmt.Errorf("running list: %w", err)
-	}
-	ends, err := e.ends.items(e, func(j *job.State) order.Item { return j.EndKey })
-	if err != nil {
-		return fmt.Errorf("list of ends: %w", err)
-	}
-	inRun, inEnds := map[order.Item]bool{}, map[order.Item]bool{} // looked up only
-	for i := range run {
-		inRun[run[i]] = true
-	}
-	for i := range ends {
-		inEnds[ends[i]] = true
-	}
-	n, holding := 0, [3]int{}
-	for _, j := range e.jobs {
-		if j == nil || !j.Booked() {
-			continue
-		}
-		n++
-		holding[j.Tier()]++
-		if (j.InPlaced > 0) != (j.State == job.Placed) || j.InPlaced > 0 && e.placed[j.InPlaced-1] != j {
-			return fmt.Errorf("job %d (%s) has place %d among %d jobs that wait for their devices", j.Spec.ID, j.State,
-				j.InPlaced, len(e.placed))
-		}
-		if j.Demoted && (j.Spec.Tier == cluster.Critical || j.State == job.Placed) {
-			return fmt.Errorf("job %d (%s, %s) is demoted", j.Spec.ID, j.Spec.Tier, j.State)
-		}
-		if !inRun[j.Key] || !inEnds[j.EndKey] || j.Key.ID != int32(j.Spec.ID) || j.EndKey.ID != int32(j.Spec.ID) {
-			return fmt.Errorf("job %d (%s) is not in the lists of jobs with devices", j.Spec.ID, j.State)
-		}
-		if e.keyer != nil && j.State != job.Placed {
-			if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey {
-				return fmt.Errorf("job %d (%s): its key changes at %v; it is watched for %v", j.Spec.ID, j.State, at,
-					j.NextKey)
-			}
-		}
-	}
-	if err := e.victims.Check(n); err != nil {
-		return err
-	}
-	if n != len(run) || n != len(ends) || holding != e.holding {
-		return fmt.Errorf("%d jobs with devices (%v by tier); lists have %d and %d (%v)", n, holding, len(run),
-			len(ends), e.holding)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func (e *Engine) reclaim(nodes []int32, n int) int {
 	}
 	lent := preempt.NewLent(nodes)
 	var jobs []*job.State
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		j := e.jobs[it.ID]
 		if (j.State == job.Starting || j.State == job.Running) && lent.Add(j, e.shapes.Get(j.Shape)) {
 			jobs = append(jobs, j)
@@ -199,7 +199,7 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 		e.st.ReleaseAll(gone)
 		e.st.Commit()
 		e.shrink(j, keep, gone)
-		e.rerun(j)
+		e.running.Update(j)
 	}
 }
 

@@ -29,7 +29,7 @@ func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
 func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob cluster.JobID) {
 	for i := range movers {
 		v := movers[i].Job
-		e.unlist(v)
+		e.running.Remove(v)
 		e.st.ReleaseAll(v.Allocs)
 	}
 	for i := range allocs {

@@ -98,7 +98,7 @@ func (e *Engine) loseHomes(id int32) {
 // wholeHeld reports whether a job holds the whole device in the books.
 func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 	held := false
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		for _, a := range e.jobs[it.ID].Allocs {
 			held = held || a.Node == id && a.Share == 0 && a.GPUs&dev != 0
 		}
@@ -111,7 +111,7 @@ func (e *Engine) wholeHeld(id int32, dev uint64) bool {
 func (e *Engine) displace(id int32) {
 	e.dropDests(id, inventory.AnyDevice)
 	var placed []*job.State
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		if j := e.jobs[it.ID]; j.State == job.Placed && inventory.OnNode(j.Allocs, id) {
 			placed = append(placed, j)
 		}
@@ -128,8 +128,8 @@ func (e *Engine) displace(id int32) {
 // elastic and what is left of it is large enough.
 func (e *Engine) loseJobs(id int32, mask uint64) {
 	e.dropDests(id, mask)
-	ids := e.scratch.ids[:0]
-	e.byKey().Walk(func(it order.Item) bool {
+	ids := e.ids[:0]
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		for _, a := range e.jobs[it.ID].Allocs {
 			if a.Node == id && (a.GPUs&mask != 0 || mask == ^uint64(0)) {
 				ids = append(ids, it.ID)
@@ -138,13 +138,13 @@ func (e *Engine) loseJobs(id int32, mask uint64) {
 		}
 		return true
 	})
-	e.scratch.ids = nil // requeueing may use it
+	e.ids = nil // requeueing may use it
 	for _, i := range ids {
 		if j := e.jobs[i]; j.Booked() { // else it left with another whose guest it was
 			e.loseJob(j, id, mask)
 		}
 	}
-	e.scratch.ids = ids
+	e.ids = ids
 }
 
 // loseJob takes a job off devices that are lost.

@@ -8,19 +8,17 @@ import (
 	"github.com/muster-gpu/muster/engine/links"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
-	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// oracle is the engine as the rooms below ask it: views (sched.Oracle), searches for places (placement.Around) and for
-// victims (preempt.Around), and reservations (reserve.Around).
+// oracle is the engine as the rooms below ask it: views (sched.Oracle), searches for places (placement.Around) and
+// reservations (reserve.Around).
 type oracle Engine
 
 var (
 	_ sched.Oracle     = (*oracle)(nil)
 	_ placement.Around = (*oracle)(nil)
-	_ preempt.Around   = (*oracle)(nil)
 	_ reserve.Around   = (*oracle)(nil)
 )
 
@@ -61,29 +59,13 @@ func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
 
 func (o *oracle) Jobs() []*job.State { return o.jobs }
 
-func (o *oracle) Running() *order.List { return (*Engine)(o).byKey() }
+func (o *oracle) Running() *order.List { return o.running.ByKey() }
 
 func (o *oracle) Company(j *job.State) *links.Company {
 	e := (*Engine)(o)
 	return e.links.Company(e.Nodes, e.transmitting, j)
 }
 
-func (o *oracle) Ends() *order.List { return (*Engine)(o).byEnd() }
-
-func (o *oracle) EndOf(j *job.State) cluster.Time { return (*Engine)(o).endOf(j) }
-
-func (o *oracle) LimitOf(j *job.State) time.Duration { return (*Engine)(o).limitOf(j) }
+func (o *oracle) Ends() *order.List { return o.running.ByEnd() }
 
 func (o *oracle) Moving() []cluster.JobID { return o.defrag.movers }
-
-func (o *oracle) LacksQuota(j *job.State) bool { return o.limits.Lacks(j) }
-
-func (o *oracle) Charge(j *job.State, sign int64) { o.limits.Charge(j, sign) }
-
-func (o *oracle) RunItem(j *job.State) order.Item { return (*Engine)(o).runItem(j) }
-
-func (o *oracle) Booked() *[3]int { return &o.holding }
-
-func (o *oracle) ListBooked(buf []order.Item, place func(j *job.State) order.Item) []order.Item {
-	return (*Engine)(o).eachBooked(buf, place)
-}

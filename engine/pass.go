@@ -51,8 +51,10 @@ func (e *Engine) pass() {
 	e.seenAt, e.fresh = e.epoch, false
 	e.resv.Clear()
 	e.victims.Begin()
-	e.dropUnread()
-	e.refreshEnds()
+	e.running.DropUnread()
+	if e.mode >= sched.EASY || e.cfg.Starvation > 0 {
+		e.running.RefreshEnds()
+	}
 	p := &e.ps
 	if p.short = false; e.line.Len() == 0 {
 		e.compact(false)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -61,13 +60,9 @@ func (e *Engine) learn() {
 	e.past.jobs = slices.Delete(e.past.jobs, 0, max(0, len(e.past.jobs)-mostPast))
 	e.past.count(len(e.past.jobs), e.w.Traits.Alike)
 	e.rekey()
-	e.rerunAll()
-	e.byKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.State != job.Placed {
-			e.watchKey(j)
-		}
-		return true
-	})
+	e.running.UpdateKeys()
+	e.epoch++
+	e.running.WatchAll()
 }
 
 // count makes the first n jobs those that the policy sees.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"slices"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
@@ -13,14 +12,6 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 )
-
-// scratch is memory that is reused from step to step.
-type scratch struct {
-	ids     []int32
-	items   []order.Item
-	booked  []order.Item
-	changed []*job.State
-}
 
 // tryPlace looks for devices for the job, if possible for such as are free now, and books
 // them. The allocations are in scratch memory: book copies them. Elastic jobs get the largest
@@ -156,49 +147,7 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 		return
 	}
 	j.Waited = true
-	e.list(j)
-}
-
-// list and unlist keep the lists of jobs that hold devices.
-func (e *Engine) list(j *job.State) {
-	e.touch(j)
-	j.Key = e.runItem(j)
-	e.running.insert(j.Key)
-	e.victims.Rank(j)
-	e.victims.Came(j)
-	j.EndKey = order.Item{Key: order.Key{int64(e.endOf(j))}, ID: int32(j.Spec.ID)}
-	e.ends.insert(j.EndKey)
-	e.holding[j.Tier()]++
-	e.notePlaced(j)
-}
-
-// notePlaced notes a listed job that waits for its devices.
-func (e *Engine) notePlaced(j *job.State) {
-	if j.State == job.Placed {
-		e.placed = append(e.placed, j)
-		j.InPlaced = int32(len(e.placed))
-	}
-}
-
-func (e *Engine) unlist(j *job.State) {
-	e.touch(j)
-	e.victims.Unrank(j)
-	e.running.remove(j.Key)
-	e.ends.remove(j.EndKey)
-	e.holding[j.Tier()]--
-	if j.InPlaced > 0 {
-		last := e.placed[len(e.placed)-1]
-		e.placed[j.InPlaced-1], last.InPlaced = last, j.InPlaced
-		e.placed, j.InPlaced = e.placed[:len(e.placed)-1], 0
-	}
-}
-
-// endOf is when a listed job is expected to end.
-func (e *Engine) endOf(j *job.State) cluster.Time {
-	if j.State == job.Placed {
-		return e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
-	}
-	return j.ExpectedEnd(e.w.Now)
+	e.running.Add(j)
 }
 
 // heldMilli is what the job's allocations count for.
@@ -208,7 +157,7 @@ func (e *Engine) heldMilli(j *job.State) cluster.Milli { return inventory.MilliI
 func (e *Engine) start(j *job.State) {
 	before, waited := j.Key.Key[0], j.Waited
 	if waited {
-		e.unlist(j)
+		e.running.Remove(j)
 		j.Waited = false
 	}
 	j.State = job.Starting
@@ -220,7 +169,7 @@ func (e *Engine) start(j *job.State) {
 	j.FirstStart = min(j.FirstStart, e.w.Now)
 	j.Gen++
 	j.LimitAt = cluster.Never
-	if l := e.limitOf(j); l > 0 {
+	if l := e.w.LimitOf(j); l > 0 {
 		j.LimitAt = e.w.Now.Add(l)
 		e.timers.Set(j.LimitAt, pending.Limit, j)
 	}
@@ -228,94 +177,19 @@ func (e *Engine) start(j *job.State) {
 		e.timers.Set(e.w.Now.Add(e.cfg.MinRuntime), pending.Safe, j)
 	}
 	e.watchMovable(j)
-	e.list(j)
+	e.running.Add(j)
 	if waited && e.w.Traits.Preempts && j.Key.Key[0] > before {
 		e.epoch++ // while it waited for its devices others came closer: it may be a victim now
 	}
-	e.watchKey(j)
+	e.running.Watch(j)
 	e.links.Changed(j)
 	e.actions = append(order.Double(e.actions),
 		Action{Type: Start, Job: j.Spec.ID, Allocs: j.Allocs, For: cluster.NoJob, Yield: j.Yields()})
 }
 
-// limitOf is the job's time limit: its own, else its partition's default.
-func (e *Engine) limitOf(j *job.State) time.Duration {
-	if j.Spec.Limit > 0 || len(e.parts) == 0 {
-		return j.Spec.Limit
-	}
-	mask := e.shapes.PartMask(j.Spec.Partitions)
-	for i := range e.parts {
-		if mask>>i&1 == 1 && e.parts[i].spec.DefaultTime > 0 {
-			return e.parts[i].spec.DefaultTime
-		}
-	}
-	return 0
-}
-
-// runItem is a holding job's place in the order of victims.
-func (e *Engine) runItem(j *job.State) order.Item {
-	it := order.Item{Key: e.cfg.Policy.Key(e.w.View(), e.w.Job(j)), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}
-	if e.w.Traits.Falling {
-		it.Key[0] = order.AddSat(it.Key[0], int64(e.w.Now))
-	}
-	return it
-}
-
-// rerun books a change of a running job's key.
-func (e *Engine) rerun(j *job.State) {
-	e.touch(j)
-	if it := e.runItem(j); it != j.Key {
-		e.victims.Unrank(j)
-		e.running.remove(j.Key)
-		j.Key = it
-		e.running.insert(it)
-		e.victims.Rank(j)
-	}
-	e.victims.Came(j)
-	e.listEnd(j, int64(e.endOf(j)))
-	e.watchKey(j)
-}
-
-// relistRunning books that the keys of jobs with devices may be others: with a new plan
-// often all of them are.
-func (e *Engine) relistRunning() {
-	p := &e.plans
-	if 8*len(p.aimed) < e.bookedJobs() {
-		for _, j := range p.aimed {
-			if j.Booked() && e.runItem(j) != j.Key {
-				e.rerun(j)
-			}
-		}
-		return
-	}
-	e.victims.Restart()
-	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
-		j := e.jobs[old.ID]
-		it := e.runItem(j)
-		if it == old {
-			return old
-		}
-		e.touch(j)
-		j.Key = it
-		e.listEnd(j, int64(e.endOf(j)))
-		e.watchKey(j)
-		return it
-	})
-}
-
-func (e *Engine) watchKey(j *job.State) {
-	if e.keyer == nil {
-		return
-	}
-	if at := e.keyer.NextChange(e.w.View(), e.w.Job(j)); at != j.NextKey || at <= e.w.Now {
-		j.NextKey = at
-		e.keyTimes.Set(at, pending.KeyDue, j)
-	}
-}
-
 // unbook gives back what a job holds in the books.
 func (e *Engine) unbook(j *job.State) {
-	e.unlist(j)
+	e.running.Remove(j)
 	e.st.ReleaseAll(j.Allocs)
 	e.limits.Charge(j, -1)
 	e.st.Commit()
@@ -361,7 +235,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	for i := range j.Allocs {
 		e.leavers.Leaves(j.Allocs[i].Node, j.Spec.ID)
 	}
-	e.leavers.WaitBeside(j, e.placed)
+	e.leavers.WaitBeside(j, e.running.Placed())
 	grace := e.cfg.Stop[j.Spec.Tier].Grace
 	switch {
 	case reason == job.NodeLost:

@@ -116,7 +116,7 @@ func (e *Engine) makePlan() {
 	for i := range jobs {
 		e.aim(jobs[i], &plan.Targets[i])
 	}
-	e.relistRunning()
+	e.running.UpdateAimed(p.aimed)
 	e.listMoves()
 	e.joinPlanned()
 	p.dirty = false // what follows from a plan is no reason for another
@@ -412,7 +412,7 @@ func (e *Engine) cutTo(j *job.State, tasks int) bool {
 	e.st.Commit()
 	e.shrink(j, keep, gone)
 	if len(gone) > 0 {
-		e.rerun(j)
+		e.running.Update(j)
 	}
 	return len(gone) > 0
 }

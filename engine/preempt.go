@@ -18,7 +18,7 @@ func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled 
 		return false, way.Straddled
 	}
 	for _, v := range way.Jobs {
-		e.unlist(v)
+		e.running.Remove(v)
 	}
 	e.st.Commit()
 	successors := e.leaveAll(way.Jobs)
@@ -83,13 +83,4 @@ func (e *Engine) dismiss(v *job.State) bool {
 		e.stop(v, e.howToStop(v), job.Preempted, cluster.NoJob)
 	}
 	return true
-}
-
-// rerunAllOf books that the keys of running jobs may be others.
-func (e *Engine) rerunAllOf(jobs []*job.State) {
-	e.victims.Rerank(len(jobs), func() {
-		for _, j := range jobs {
-			e.rerun(j)
-		}
-	})
 }

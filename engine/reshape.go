@@ -91,7 +91,7 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 			}
 		}
 	}
-	if ok, _ := e.leavers.Vacant(j.Allocs, as.Allocs, e.placed); !ok {
+	if ok, _ := e.leavers.Vacant(j.Allocs, as.Allocs, e.running.Placed()); !ok {
 		return "not all of it is free"
 	}
 	return ""
@@ -118,8 +118,8 @@ func (e *Engine) countHeld(j *job.State) {
 
 // makeWay takes promised places back where a job turns out to be.
 func (e *Engine) makeWay(instead, allocs []inventory.Alloc) {
-	if _, promised := e.leavers.Vacant(instead, allocs, e.placed); promised {
-		for _, w := range pending.Among(e.placed, allocs) {
+	if _, promised := e.leavers.Vacant(instead, allocs, e.running.Placed()); promised {
+		for _, w := range pending.Among(e.running.Placed(), allocs) {
 			e.unplace(w)
 			e.admit(w)
 		}
@@ -149,8 +149,8 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.st.TakeAll(j.Allocs)
 	e.limits.Charge(j, 1)
 	e.st.Commit()
-	e.list(j)
-	e.watchKey(j)
+	e.running.Add(j)
+	e.running.Watch(j)
 	e.gotMore()
 	e.include(j)
 	e.replan()
@@ -196,7 +196,7 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	if as.Shape != j.Shape && (j.Resizing || e.checkHeld(&as, false) != nil || !e.onItsNodes(&as)) {
 		return // it may not be where it is
 	}
-	e.unlist(j)
+	e.running.Remove(j)
 	e.lending.Charge(j, -1)
 	if j.Spec = &next; as.Shape != j.Shape {
 		j.Shape, j.Base = as.Shape, as.Shape
@@ -204,8 +204,8 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 		e.replan()
 	}
 	e.lending.Charge(j, 1)
-	e.list(j)
-	e.watchKey(j)
+	e.running.Add(j)
+	e.running.Watch(j)
 	e.epoch++ // it may be a victim now, or move
 	e.fresh = true
 }

@@ -329,14 +329,9 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	e.limits.Charge(j, 1)
 	e.st.Commit()
 	j.Waited = j.State == job.Placed
-	e.list(j)
+	e.running.Add(j)
 	if same {
-		e.unlist(j)
-		j.Key.Key, j.EndKey.Key[0] = r.Key, r.EndKey
-		e.running.insert(j.Key)
-		e.ends.insert(j.EndKey)
-		e.holding[j.Tier()]++
-		e.notePlaced(j)
+		e.running.Restore(j, r.Key, r.EndKey)
 	}
 	if j.State == job.Placed {
 		e.starveAgain(j) // its placement may be taken back
@@ -353,5 +348,5 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 	}
 	e.watchMovable(j)
 	j.NextKey = math.MinInt64
-	e.watchKey(j)
+	e.running.Watch(j)
 }

@@ -388,7 +388,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		return
 	}
 	if j.State != job.Stopping {
-		if e.rerun(j); e.w.Traits.Preempts && j.Key.Key[0] > before {
+		if e.running.Update(j); e.w.Traits.Preempts && j.Key.Key[0] > before {
 			e.epoch++ // it may be a victim now
 		}
 	}
@@ -441,10 +441,10 @@ func (e *Engine) demote(j *job.State, demoted bool) {
 	if j.State != job.Starting && j.State != job.Running || j.Spec.Tier == cluster.Critical || j.Demoted == demoted {
 		return // it stops or waits already, or a repeated report
 	}
-	e.unlist(j)
+	e.running.Remove(j)
 	j.Demoted = demoted
-	e.list(j)
-	e.watchKey(j)
+	e.running.Add(j)
+	e.running.Watch(j)
 	e.epoch++ // it may be a victim now
 }
 
@@ -541,7 +541,7 @@ func (e *Engine) nextWake() cluster.Time {
 		}
 	}
 	if e.line.Len() > 0 {
-		wake = min(wake, e.keyTimes.At())
+		wake = min(wake, e.running.NextKeyChange())
 		if p := cluster.Time(e.w.Traits.Rekey); p > 0 {
 			wake = min(wake, (e.w.Now/p+1)*p)
 		}

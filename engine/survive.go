@@ -38,7 +38,7 @@ func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
 	e.shrink(j, keep, gone)
 	e.actions[len(e.actions)-1].Reason = job.NodeLost
 	j.Done -= j.UnsavedAt(e.w.Now)
-	e.rerun(j)
+	e.running.Update(j)
 	return true
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/pending"
 )
 
@@ -14,8 +13,6 @@ func (e *Engine) timerHolds(t *pending.Timer) bool {
 		return false
 	}
 	switch t.Kind {
-	case pending.KeyDue:
-		return t.At == j.NextKey
 	case pending.Begin:
 		return j.AwaitsTime()
 	case pending.Starving:
@@ -28,7 +25,7 @@ func (e *Engine) timerHolds(t *pending.Timer) bool {
 		return t.At == e.leavesHomeAt(j)
 	case pending.Movable:
 		return (j.State == job.Starting || j.State == job.Running) && t.At == j.MovableAt()
-	case pending.Limit, pending.Safe:
+	case pending.Limit, pending.Safe, pending.KeyDue: // the last is kept with the jobs that run
 	}
 	return true
 }
@@ -39,18 +36,7 @@ func (e *Engine) runTimers() {
 		t := e.timers.Pop()
 		e.fire(e.jobs[t.Job], t.Kind)
 	}
-	for due := e.keyTimes.Due(e.w.Now); len(due) > 0; due = e.keyTimes.Due(e.w.Now) {
-		changed := e.scratch.changed[:0]
-		for i := range due {
-			if j := e.jobs[due[i].Job]; e.timerHolds(&due[i]) && (j.State == job.Running || j.State == job.Starting) {
-				j.NextKey = 0 // should there be a second such timer, it is void
-				changed = append(order.Double(changed), j)
-			}
-		}
-		e.rerunAllOf(changed)
-		e.epoch += int64(len(changed)) // they may be victims now
-		e.scratch.changed = changed
-	}
+	e.epoch += int64(e.running.ChangeKeys()) // they may be victims now
 	e.learn()
 	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.rekeyed {
 		e.rekeyed = e.w.Now / p
@@ -61,24 +47,11 @@ func (e *Engine) runTimers() {
 	}
 	if p := cluster.Time(e.w.Traits.Rerun); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.rerunAt {
 		e.rerunAt = e.w.Now / p
-		e.rerunAll()
+		e.running.UpdateKeys()
+		e.epoch++
 	}
 	e.tickLimits()
 	e.tickAdvance()
-}
-
-// rerunAll evaluates the keys of all jobs with devices again.
-func (e *Engine) rerunAll() {
-	e.victims.Restart()
-	e.scratch.items = e.byKey().Rewrite(e.scratch.items, func(old order.Item) order.Item {
-		j := e.jobs[old.ID]
-		if it := e.runItem(j); it != old {
-			e.touch(j)
-			j.Key = it
-		}
-		return j.Key
-	})
-	e.epoch++
 }
 
 func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
@@ -107,6 +80,6 @@ func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
 		e.stillSlow(j)
 	case pending.Home, pending.Movable:
 		e.retryHomed()
-	case pending.KeyDue: // kept in a heap of their own
+	case pending.KeyDue: // kept with the jobs that run
 	}
 }

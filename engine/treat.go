@@ -31,7 +31,7 @@ func (e *Engine) treat() {
 
 // transmitting lists the running jobs by number.
 func (e *Engine) transmitting() (running []*job.State) {
-	e.byKey().Walk(func(it order.Item) bool {
+	e.running.ByKey().Walk(func(it order.Item) bool {
 		if j := e.jobs[it.ID]; j.State == job.Starting || j.State == job.Running {
 			running = append(running, j)
 		}

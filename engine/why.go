@@ -211,7 +211,7 @@ func (e *Engine) before(j *job.State) []*job.State {
 }
 
 func (e *Engine) reservationText(j *job.State) string {
-	end := e.w.Now.Add(j.ExpectedRun(e.limitOf(j)))
+	end := e.w.Now.Add(j.ExpectedRun(e.w.LimitOf(j)))
 	var parts []string
 	for _, w := range e.resv.Windows() {
 		switch {
@@ -236,7 +236,7 @@ func (e *Engine) holders(j *job.State, s *shape.Shape, ends map[cluster.JobID]Fo
 	const most = 5
 	var out []string
 	more, lacks := 0, e.limits.Lacks(j)
-	e.byEnd().Walk(func(it order.Item) bool {
+	e.running.ByEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
 		if !e.victims.Useful(s, v, lacks) || j.Home != nil && !lacks && !inventory.Overlap(v.Allocs, j.Home) {
 			return true
@@ -261,7 +261,7 @@ func (e *Engine) leavesText(v *job.State, ends map[cluster.JobID]ForeseenEnd) st
 	if f, ok := ends[v.Spec.ID]; ok {
 		return EndText(f.Limit, e.seconds(f.At))
 	}
-	switch at := e.endOf(v); {
+	switch at := e.w.EndOf(v); {
 	case at >= cluster.Time(cluster.MaxDuration):
 		return "expected to end at an unknown time"
 	default:
@@ -297,16 +297,16 @@ type ForeseenEnd struct {
 func (e *Engine) workAhead(before []*job.State) cluster.Time {
 	var work int64 // milli-GPU-seconds
 	for _, o := range before {
-		if d := o.ExpectedRun(e.limitOf(o)); d < cluster.MaxDuration {
+		if d := o.ExpectedRun(e.w.LimitOf(o)); d < cluster.MaxDuration {
 			work += o.Milli * int64(d/time.Second)
 		}
 	}
 	free, at := e.w.Capacity, e.w.Now
-	e.byKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].Milli; return true })
+	e.running.ByKey().Walk(func(it order.Item) bool { free -= e.jobs[it.ID].Milli; return true })
 	done := false
-	e.byEnd().Walk(func(it order.Item) bool {
+	e.running.ByEnd().Walk(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		end := e.endOf(v)
+		end := e.w.EndOf(v)
 		if could := max(0, free) * int64(end.Sub(at)/time.Second); could >= work {
 			done = true
 			return false
@@ -327,7 +327,7 @@ func (e *Engine) expectedStart(j *job.State, before []*job.State) cluster.Time {
 	defer e.resv.Aside()()
 	s := e.shapes.At(j.Shape)
 	ends := e.foresee(j)
-	first := e.limits.FreeAt(j, e.jobs, e.byEnd(), e.endOf)
+	first := e.limits.FreeAt(j, e.jobs, e.running.ByEnd(), e.w.EndOf)
 	e.unforesee(ends)
 	for i, o := range before {
 		if i == maxAhead {

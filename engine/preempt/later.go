@@ -40,7 +40,7 @@ func (f *Finder) Protected(j *job.State, s *shape.Shape) (list []Later, from clu
 // stands between them and it.
 func (f *Finder) Later(j *job.State, s *shape.Shape) (list []Later, from cluster.Time) {
 	reclaim := f.world.QueuesMatter && j.Milli > 0 && f.entitled(j)
-	lacks := f.around.LacksQuota(j)
+	lacks := f.limits.Lacks(j)
 	from = cluster.Never
 	f.places.Around.Running().Walk(func(it order.Item) bool {
 		v := f.job(it.ID)

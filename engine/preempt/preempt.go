@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -32,6 +33,7 @@ type Finder struct {
 	world   *sched.World
 	st      *inventory.Store
 	speeds  *speed.Book
+	limits  *limits.Book
 	around  Around
 	ranking ranking
 	tail    tail
@@ -51,12 +53,8 @@ type Rules struct {
 	Suspends   [3]bool       // by tier: jobs are suspended as far as their memory may stay
 }
 
-// Around is what a search needs to know besides the inventory and the jobs.
+// Around is what a search needs to know of the jobs that hold devices.
 type Around interface {
-	// LacksQuota reports whether quotas keep a job from starting at its smallest size.
-	LacksQuota(j *job.State) bool
-	// Charge charges a job to its queue and user, or (sign -1) takes that back. The inventory's rollback undoes it.
-	Charge(j *job.State, sign int64)
 	// RunItem is the place of a job that holds devices in the order of victims, as it is now.
 	RunItem(j *job.State) order.Item
 	// Booked counts the jobs that hold devices and were not told to leave, by tier.
@@ -65,10 +63,10 @@ type Around interface {
 	ListBooked(buf []order.Item, place func(j *job.State) order.Item) []order.Item
 }
 
-// New makes a finder of jobs that leave, where another finder finds places.
-func New(rules Rules, places *placement.Finder, around Around) Finder {
+// New makes a finder of jobs that leave, where another finder finds places, within what queues may hold.
+func New(rules Rules, places *placement.Finder, limit *limits.Book, around Around) Finder {
 	return Finder{rules: rules, places: places, world: places.World, st: places.World.Store, speeds: places.Speeds,
-		around: around}
+		limits: limit, around: around}
 }
 
 func (f *Finder) job(id int32) *job.State { return f.places.Around.Jobs()[id] }
@@ -286,7 +284,7 @@ func (f *Finder) removeUntilFits(r placement.Request, j *job.State, s *shape.Sha
 	way.Jobs = f.scratch.removed[:0]
 	defer func() { f.scratch.removed = way.Jobs }()
 	single := s.Min == 1 && len(s.Sets) == 1
-	quotaBound := f.around.LacksQuota(j)
+	quotaBound := f.limits.Lacks(j)
 	f.owing = f.owing[:0]
 	leaves := func(x *victim) bool {
 		v := x.j
@@ -297,7 +295,7 @@ func (f *Finder) removeUntilFits(r placement.Request, j *job.State, s *shape.Sha
 		f.remove(v)
 		way.Jobs = append(way.Jobs, v)
 		if quotaBound {
-			if f.around.LacksQuota(j) {
+			if f.limits.Lacks(j) {
 				return false
 			}
 			quotaBound, single = false, false // now any node may do
@@ -396,7 +394,7 @@ func (f *Finder) roomNear(v *job.State, r *cluster.Request) bool {
 // remove takes a victim out of the books.
 func (f *Finder) remove(v *job.State) {
 	f.st.ReleaseAll(v.Allocs)
-	f.around.Charge(v, -1)
+	f.limits.Charge(v, -1)
 }
 
 // dropBack returns those victims to the books that the job does not need after
@@ -411,8 +409,8 @@ func (f *Finder) dropBack(j *job.State, way Departure) []*job.State {
 		if !f.speeds.BearsAll(v.Allocs) || !f.st.TakeBack(v.Allocs, len(v.Guests) > 0, false) {
 			continue
 		}
-		f.around.Charge(v, 1)
-		lacks := f.around.LacksQuota(j) || lending.Shuts(j, way.Allocs)
+		f.limits.Charge(v, 1)
+		lacks := f.limits.Lacks(j) || lending.Shuts(j, way.Allocs)
 		if lacks || f.world.QueuesMatter && f.owes(removed, v) && !f.entitled(j) {
 			f.remove(v)
 			continue

@@ -81,7 +81,7 @@ func (f *Finder) vacate(r placement.Request, j *job.State, s *shape.Shape, jobs 
 			way.Jobs = append(way.Jobs, v)
 		}
 	}
-	if !f.around.LacksQuota(j) {
+	if !f.limits.Lacks(j) {
 		way.Allocs, way.Fits = f.places.Place(r, j, s, s.Min)
 	}
 	if !way.Fits {

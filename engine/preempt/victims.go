@@ -47,7 +47,7 @@ type victims struct {
 func (f *Finder) victims(j *job.State, s *shape.Shape, most int) *victims {
 	l := &f.scratch.victims
 	*l = victims{Firsts: order.Firsts[victim]{List: l.List[:0], Cmp: l.Cmp}, f: f, j: j, s: s, key0: j.Key.Key[0],
-		lacks: f.around.LacksQuota(j)}
+		lacks: f.limits.Lacks(j)}
 	// guarantees are of GPUs: a job without any is owed none
 	l.reclaim = f.world.QueuesMatter && j.Milli > 0 && f.entitled(j)
 	for t := j.Spec.Tier + 1; t <= cluster.BestEffort; t++ {

@@ -19,12 +19,10 @@ import (
 
 // Around is what reservations depend on besides the inventory.
 type Around interface {
-	Jobs() []*job.State                 // by number; nil where there is none
-	Running() *order.List               // jobs that hold devices and were not told to stop
-	Ends() *order.List                  // the same by their expected ends
-	EndOf(j *job.State) cluster.Time    // the expected end of one of them
-	LimitOf(j *job.State) time.Duration // 0: none
-	Moving() []cluster.JobID            // jobs that leave for devices that are booked for them
+	Jobs() []*job.State      // by number; nil where there is none
+	Running() *order.List    // jobs that hold devices and were not told to stop
+	Ends() *order.List       // the same by their expected ends
+	Moving() []cluster.JobID // jobs that leave for devices that are booked for them
 }
 
 // Book has what is reserved. Backfill: a blocked job is promised the earliest placement that the expected ends of
@@ -149,7 +147,7 @@ func (b *Book) limits(j *job.State, from cluster.Time, booked bool, depth placem
 }
 
 // run is how long a job that starts is expected to hold its devices.
-func (b *Book) run(j *job.State) time.Duration { return j.ExpectedRun(b.Around.LimitOf(j)) }
+func (b *Book) run(j *job.State) time.Duration { return j.ExpectedRun(b.World.LimitOf(j)) }
 
 // Take takes what a job that starts holds from what is left beside the windows that its run meets, or (sign -1) gives
 // it back.

@@ -138,7 +138,7 @@ func (b *Book) timeline(jobs []*job.State) timeline {
 	sortEndings(tl.extra)
 	tl.readHead()
 	for c, ok := tl.head, tl.more; ok && c.at <= now; c, ok = tl.head, tl.more {
-		c.at = b.Around.EndOf(jobs[c.job])
+		c.at = b.World.EndOf(jobs[c.job])
 		tl.late = append(tl.late, c)
 		tl.step()
 	}

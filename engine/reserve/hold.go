@@ -126,7 +126,7 @@ func (b *Book) freeAt(p *portion, on []holder) cluster.Time {
 		if h.a.Share > 0 || h.a.Beside || n.CPU() < p.tookCPU || n.RAM() < p.tookRAM {
 			return now
 		}
-		gpus, at := bits.OnesCount64(h.a.GPUs), b.Around.EndOf(h.j)
+		gpus, at := bits.OnesCount64(h.a.GPUs), b.World.EndOf(h.j)
 		if OutOfSight(now, at) {
 			lacks -= gpus
 			continue

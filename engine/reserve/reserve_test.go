@@ -61,13 +61,11 @@ func (fullest) Place(s *placement.Site) bool {
 	return true
 }
 
-func (r *room) Jobs() []*job.State                 { return r.jobs }
-func (r *room) Running() *order.List               { return &r.keys }
-func (r *room) Company(*job.State) *links.Company  { return nil }
-func (r *room) Ends() *order.List                  { return &r.ends }
-func (r *room) EndOf(j *job.State) cluster.Time    { return j.ExpectedEnd(r.world.Now) }
-func (r *room) LimitOf(j *job.State) time.Duration { return j.Spec.Limit }
-func (r *room) Moving() []cluster.JobID            { return nil }
+func (r *room) Jobs() []*job.State                { return r.jobs }
+func (r *room) Running() *order.List              { return &r.keys }
+func (r *room) Company(*job.State) *links.Company { return nil }
+func (r *room) Ends() *order.List                 { return &r.ends }
+func (r *room) Moving() []cluster.JobID           { return nil }
 
 // add makes a job of so many tasks of so many GPUs that is to run for so long.
 func (r *room) add(tasks, gpus int, run time.Duration, named string) *job.State {

@@ -88,6 +88,22 @@ func (w *World) LeastMilli(j *job.State) cluster.Milli {
 	return inventory.MilliIn(j.Home)
 }
 
+// LimitOf is the job's time limit: its own, else its partition's default; 0: none.
+func (w *World) LimitOf(j *job.State) time.Duration {
+	if j.Spec.Limit > 0 {
+		return j.Spec.Limit
+	}
+	return w.Shapes.DefaultTime(j.Spec.Partitions)
+}
+
+// EndOf is when a job that holds devices is expected to end.
+func (w *World) EndOf(j *job.State) cluster.Time {
+	if j.State == job.Placed {
+		return w.Now.Add(j.ExpectedRun(w.LimitOf(j)))
+	}
+	return j.ExpectedEnd(w.Now)
+}
+
 // Oracle answers questions of the views that only the engine can answer. The answers change no
 // decision, though some are remembered: FairShare adds an unknown user, MayEnter a shape.
 type Oracle interface {

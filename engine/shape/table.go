@@ -3,6 +3,7 @@ package shape
 import (
 	"encoding/binary"
 	"slices"
+	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
@@ -106,6 +107,20 @@ func (t *Table) PriorityTier(names []string) (own, most int64) {
 		}
 	}
 	return own, most
+}
+
+// DefaultTime is the time limit of jobs in these partitions that state none; 0: there is none.
+func (t *Table) DefaultTime(partitions []string) time.Duration {
+	if len(t.parts) == 0 {
+		return 0
+	}
+	mask := t.PartMask(partitions)
+	for i := range t.parts {
+		if mask>>i&1 == 1 && t.parts[i].DefaultTime > 0 {
+			return t.parts[i].DefaultTime
+		}
+	}
+	return 0
 }
 
 // Within reports whether all allocations are on nodes of some partitions; false if there are none.
