@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/speed"
@@ -194,6 +195,9 @@ func ParseBackfill(s string) (Backfill, error) { return sched.ParseBackfill(s) }
 
 // FairShare is a queue, or a user in one, as fair shares see it.
 type FairShare = limits.FairShare
+
+// PastRecord is the completed jobs that a policy learns from.
+type PastRecord = past.Record
 
 // QueueUse is a queue and what its jobs hold, in milli-GPU.
 type QueueUse = limits.QueueUse

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/engine/lending"
 	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/links"
+	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 	"github.com/muster-gpu/muster/engine/preempt"
@@ -124,7 +125,7 @@ type Engine struct {
 	thorough bool // tests: every candidate is really tried
 	ps       passState
 	defrag   defragState
-	past     past
+	past     past.Book // what completed jobs tell
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -175,7 +176,8 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.limits.Bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
-		Past: &e.past.known, Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+		Past: e.past.Known(), Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+	e.past = past.New(&e.w)
 	e.lending = lending.New(&e.st, &e.shapes)
 	var err error
 	lead := stop[cluster.Standard].Grace

@@ -19,7 +19,7 @@ func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, check := range []func() error{
 		e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.running.Check, e.checkLine, e.checkPools, func() error { return e.limits.CheckUse(e.jobs) }, e.checkPast, e.find.CheckFragments, e.checkWaits,
+		e.running.Check, e.checkLine, e.checkPools, func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
 		e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys,
 		func() error { return e.lending.Check(e.jobs) }} {
 		if err := check(); err != nil {

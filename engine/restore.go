@@ -33,7 +33,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	for _, u := range s.Users {
 		e.limits.User(u)
 	}
-	if err = e.restorePast(s.Past); err != nil {
+	if err = e.past.Restore(s.Past); err != nil {
 		return nil, err
 	}
 	e.shapes.NameAll(s.Sets)

@@ -76,7 +76,7 @@ type ArrayRecord struct {
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
-	s.Past, s.Sets = e.Past(), e.nodeSets()
+	s.Past, s.Sets = e.past.Record(), e.nodeSets()
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
@@ -127,6 +127,12 @@ func (e *Engine) Common() Snapshot {
 	s.Advance = e.resv.Records()
 	return s
 }
+
+// Past writes down what completed jobs tell; nil: nothing is learned from them.
+func (e *Engine) Past() *PastRecord { return e.past.Record() }
+
+// PastRevision grows whenever Past becomes another.
+func (e *Engine) PastRevision() int64 { return e.past.Revision() }
 
 // Knows reports whether the engine knows a job, which may be done.
 func (e *Engine) Knows(id cluster.JobID) bool { return e.job(id) != nil }

@@ -175,7 +175,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 		e.reject(j, job.Impossible, text)
 		return
 	}
-	j.Predicted = e.predict(spec)
+	j.Predicted = e.past.Predict(spec)
 	e.deps.Join(j)
 	e.admit(j)
 	if v := e.job(spec.Replaces); inPlaceOf(v, j) {
@@ -205,7 +205,7 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	j.Gen++
 	e.live--
 	if reason == job.Completed {
-		e.completed(j)
+		e.past.Completed(j)
 	}
 	e.deps.Ended(j)
 }
@@ -477,7 +477,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 		}
 	}
 	if spec.User != j.Spec.User || spec.Name != j.Spec.Name || spec.GPUMilli() != j.Spec.GPUMilli() {
-		j.Predicted = e.predict(spec)
+		j.Predicted = e.past.Predict(spec)
 	}
 	j.Spec, j.Queue, j.User, j.Anchor = spec, int32(q), e.limits.User(spec.User), job.Anchor{}
 	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it

@@ -37,7 +37,12 @@ func (e *Engine) runTimers() {
 		e.fire(e.jobs[t.Job], t.Kind)
 	}
 	e.epoch += int64(e.running.ChangeKeys()) // they may be victims now
-	e.learn()
+	if e.past.Learn() {                      // any key may be another
+		e.rekey()
+		e.running.UpdateKeys()
+		e.epoch++
+		e.running.WatchAll()
+	}
 	if p := cluster.Time(e.w.Traits.Rekey); p > 0 && e.line.Len() > 0 && e.w.Now/p != e.rekeyed {
 		e.rekeyed = e.w.Now / p
 		// what the policy sees of usage is as of now, not of the first read: ranks that change then make every job be

@@ -1,4 +1,4 @@
-package engine
+package past
 
 import (
 	"slices"
@@ -8,12 +8,12 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
-// predict estimates a job's run time from the jobs that completed last: of its
+// Predict estimates a job's run time from the jobs that completed last: of its
 // user and name, those of its size if there are any, else all; else of its name,
 // of any user; the same of the two names that are most alike; else of its user;
-// else of all.
-func (e *Engine) predict(spec *cluster.Job) time.Duration {
-	if !e.w.Traits.Predicts || len(e.past.jobs) == 0 {
+// else of all. 0: the policy predicts nothing, or none completed yet.
+func (b *Book) Predict(spec *cluster.Job) time.Duration {
+	if !b.world.Traits.Predicts || len(b.jobs) == 0 {
 		return 0
 	}
 	var byName, own, sized mean
@@ -21,18 +21,18 @@ func (e *Engine) predict(spec *cluster.Job) time.Duration {
 	named := func(c *sched.Earlier) bool { return slices.Contains(names, c.Name) }
 	for try := 0; try < 2 && byName.n == 0 && spec.Name != ""; try++ {
 		if try > 0 {
-			names = e.past.alike(spec.Name)
+			names = b.alike(spec.Name)
 		}
-		for i := range e.past.jobs {
-			c := &e.past.jobs[i]
+		for i := range b.jobs {
+			c := &b.jobs[i]
 			byName.add(c, named(c))
 			own.add(c, named(c) && c.User == spec.User)
 			sized.add(c, named(c) && c.User == spec.User && c.Milli == spec.GPUMilli())
 		}
 	}
 	var users, all mean
-	for i := range e.past.jobs {
-		c := &e.past.jobs[i]
+	for i := range b.jobs {
+		c := &b.jobs[i]
 		users.add(c, c.User == spec.User)
 		all.add(c, true)
 	}
@@ -59,11 +59,11 @@ func (m *mean) of() time.Duration { return time.Duration(m.sum/m.n) * time.Milli
 
 // alike lists at most two names of earlier jobs that are most like a name, and
 // enough like it (six tenths).
-func (p *past) alike(name string) (best []string) {
+func (b *Book) alike(name string) (best []string) {
 	var scores [2]likeness
 	seen := map[string]bool{} // looked up only
-	for i := range p.jobs {
-		o := p.jobs[i].Name
+	for i := range b.jobs {
+		o := b.jobs[i].Name
 		if o == "" || seen[o] {
 			continue
 		}

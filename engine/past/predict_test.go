@@ -1,4 +1,4 @@
-package engine
+package past
 
 import (
 	"fmt"
@@ -12,13 +12,13 @@ import (
 // Helios, SC'21, test: user u ran train_a on one GPU for 100s and 200s, and on
 // eight for 1000s.
 func TestPredict(t *testing.T) {
-	e := &Engine{w: sched.World{Traits: sched.Traits{Predicts: true}}}
+	b := New(&sched.World{Traits: sched.Traits{Predicts: true}})
 	for _, c := range []struct {
 		user, name string
 		gpus       int64
 		ran        int
 	}{{"u", "train_a", 1, 100}, {"u", "train_a", 1, 200}, {"u", "train_a", 8, 1000}, {"v", "eval", 1, 40}} {
-		e.past.jobs = append(e.past.jobs,
+		b.jobs = append(b.jobs,
 			sched.Earlier{User: c.user, Name: c.name, Milli: c.gpus * 1000, Ran: time.Duration(c.ran) * time.Second})
 	}
 	for _, c := range []struct {
@@ -37,11 +37,12 @@ func TestPredict(t *testing.T) {
 	} {
 		j := &cluster.Job{User: c.user, Name: c.name,
 			Tasks: []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: c.gpus}}}}
-		if got := e.predict(j).String(); got != c.want {
+		if got := b.Predict(j).String(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
-	if d := (&Engine{w: sched.World{Traits: sched.Traits{Predicts: true}}}).predict(&cluster.Job{Name: "x"}); d != 0 {
+	none := New(&sched.World{Traits: sched.Traits{Predicts: true}})
+	if d := none.Predict(&cluster.Job{Name: "x"}); d != 0 {
 		t.Errorf("nothing is known and it predicts %v", d)
 	}
 }
@@ -56,12 +57,12 @@ func TestAlike(t *testing.T) {
 			t.Errorf("%s and %s match in %d, want %d", c.a, c.b, got, c.want)
 		}
 	}
-	var p past
+	var b Book
 	for _, n := range []string{"bert-2", "resnet", "bert-1", "bert-large", "", "gpt", "bert-1"} {
-		p.jobs = append(p.jobs, sched.Earlier{Name: n})
+		b.jobs = append(b.jobs, sched.Earlier{Name: n})
 	}
-	if got := fmt.Sprint(p.alike("bert-3"), p.alike("bert"), p.alike("gqt"),
-		p.alike("llama")); got != "[bert-2 bert-1] [bert-2 bert-1] [gpt] []" {
+	if got := fmt.Sprint(b.alike("bert-3"), b.alike("bert"), b.alike("gqt"),
+		b.alike("llama")); got != "[bert-2 bert-1] [bert-2 bert-1] [gpt] []" {
 		t.Errorf("alike are %s", got)
 	}
 }
