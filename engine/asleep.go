@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -29,21 +28,4 @@ func (e *Engine) nodeAsleep(ev *Event) {
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
 func (e *Engine) WakeTime(allocs []inventory.Alloc) time.Duration {
 	return inventory.WakeTime(&e.st, allocs)
-}
-
-// checkAsleep checks how many nodes are asleep.
-func (e *Engine) checkAsleep() error {
-	n := 0
-	for i := range e.st.Nodes() {
-		if w := e.st.Nodes()[i].Spec().Asleep; w < 0 || w > 0 && e.st.Nodes()[i].Spec().State == cluster.Down {
-			return fmt.Errorf("node %s is %s, and asleep for %v", e.st.Nodes()[i].Spec().Name,
-				e.st.Nodes()[i].Spec().State, w)
-		} else if w > 0 {
-			n++
-		}
-	}
-	if n != e.st.Asleep() {
-		return fmt.Errorf("%d nodes are asleep, not %d", n, e.st.Asleep())
-	}
-	return nil
 }

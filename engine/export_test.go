@@ -106,7 +106,7 @@ func (e *Engine) PlanEmptying(by Compact) {
 
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
-	return errors.Join(e.checkIdleState(), e.checkJobs(), e.checkBooks(), e.checkPhysical(), e.checkIndexes(),
+	return errors.Join(e.checkIdleState(), e.checkJobs(), e.books().Check(), e.checkIndexes(),
 		e.running.Check(),
 		e.checkLine(), e.checkPools(), e.limits.CheckUse(e.jobs), e.checkWaits())
 }

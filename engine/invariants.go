@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/check"
 	"github.com/muster-gpu/muster/engine/job"
 )
 
@@ -17,16 +17,21 @@ import (
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
 	var errs []error
-	for _, check := range []func() error{
-		e.checkIdleState, e.checkJobs, e.checkBeside, e.checkTenants, e.checkBooks, e.checkPhysical, e.checkIndexes,
-		e.running.Check, e.checkLine, e.checkPools, func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
-		e.checkLoans, e.checkAsleep, e.checkDependencies, e.checkWork, e.checkWhys,
+	for _, f := range []func() error{
+		e.checkIdleState, e.checkJobs, e.books().Check, e.checkIndexes, e.running.Check, e.checkLine, e.checkPools,
+		func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
+		e.checkLoans, e.checkDependencies, e.checkWork, e.checkWhys,
 		func() error { return e.lending.Check(e.jobs) }} {
-		if err := check(); err != nil {
+		if err := f(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// books is what package check compares.
+func (e *Engine) books() *check.Books {
+	return &check.Books{Spec: &e.cfg.Spec, Store: &e.st, Jobs: e.jobs}
 }
 
 // checkIdleState checks that nothing tentative is left.
@@ -93,98 +98,6 @@ func (e *Engine) checkJobs() error {
 	}
 	if live != e.live {
 		return fmt.Errorf("%d live jobs, counted %d", e.live, live)
-	}
-	return nil
-}
-
-// checkBeside checks that guests and their hosts know of each other, and that they are
-// on the same devices.
-func (e *Engine) checkBeside() error {
-	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		for _, id := range j.Guests {
-			if g := e.jobs[id]; int(g.GuestOf) != int(j.Spec.ID)+1 || j.Hosted() || !j.Booked() || !g.Booked() {
-				return fmt.Errorf("job %d (%s) has guest %d (%s), a guest of %d", j.Spec.ID, j.State, id, g.State,
-					g.GuestOf-1)
-			}
-		}
-		for i := range j.Allocs {
-			if j.Allocs[i].Beside != j.Hosted() && j.Booked() {
-				return fmt.Errorf("job %d is a guest: %v, and holds %+v", j.Spec.ID, j.Hosted(), j.Allocs[i])
-			}
-		}
-		if !j.Hosted() {
-			continue
-		}
-		h := e.host(j)
-		if !hasID(h.Guests, j.Spec.ID) {
-			return fmt.Errorf("job %d is a guest of %d, which does not know of it", j.Spec.ID, h.Spec.ID)
-		}
-		for i := range j.Allocs {
-			mask := uint64(0)
-			for k := range h.Allocs {
-				if h.Allocs[k].Node == j.Allocs[i].Node {
-					mask |= h.Allocs[k].GPUs
-				}
-			}
-			if mask != j.Allocs[i].GPUs {
-				return fmt.Errorf("job %d, a guest of %d, holds %+v, that %+v", j.Spec.ID, h.Spec.ID, j.Allocs,
-					h.Allocs)
-			}
-		}
-	}
-	return nil
-}
-
-// checkBooks recomputes what is free on each node.
-func (e *Engine) checkBooks() error {
-	ts := e.st.Tallies()
-	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		allocs := j.InBooks()
-		for i := range allocs {
-			if err := ts[allocs[i].Node].Add(&allocs[i], false); err != nil {
-				return fmt.Errorf("books: node %d, job %d: %w", allocs[i].Node, j.Spec.ID, err)
-			}
-		}
-	}
-	return e.st.Compare(ts)
-}
-
-// checkPhysical checks that no two jobs are on one device at the same time,
-// those that are leaving included.
-func (e *Engine) checkPhysical() error {
-	ts := e.st.Tallies()
-	stops := make([][]cluster.JobID, len(ts))
-	for _, j := range e.jobs {
-		if j == nil || !j.Holding() {
-			continue
-		}
-		for _, a := range append(slices.Clone(j.Allocs), j.Leaving...) {
-			if err := ts[a.Node].Add(&a, j.Packed); err != nil {
-				return fmt.Errorf("physically: node %d, job %d: %w", a.Node, j.Spec.ID, err)
-			}
-		}
-		for _, a := range j.GoingAllocs() {
-			if !hasID(stops[a.Node], j.Spec.ID) {
-				stops[a.Node] = append(stops[a.Node], j.Spec.ID)
-			}
-		}
-	}
-	if err := e.st.Misfit(ts); err != nil {
-		return fmt.Errorf("physically: %w", err)
-	}
-	for id := range ts {
-		n := &e.st.Nodes()[id]
-		have := slices.Clone(n.Stopping())
-		slices.Sort(have)
-		if !slices.Equal(have, stops[id]) {
-			return fmt.Errorf("node %d: jobs %v are leaving, recomputed %v", id, have, stops[id])
-		}
 	}
 	return nil
 }

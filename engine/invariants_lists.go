@@ -1,22 +1,16 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // CheckIndexes recomputes the classes' buckets and counts.
 func (e *Engine) checkIndexes() error {
-	if err := e.checkFrozen(); err != nil {
-		return err
-	}
 	capacity, err := e.st.CheckIndexes()
 	if err != nil {
 		return err
@@ -183,74 +177,6 @@ func (e *Engine) checkAhead(j *job.State, ahead int, expected cluster.Time) erro
 	}
 	if w := e.Line(at + 1)[at]; w.Expected != expected {
 		return fmt.Errorf("job %d is expected at %v; the line says %v", j.Spec.ID, expected, w.Expected)
-	}
-	return nil
-}
-
-// checkTenants recomputes which jobs have shares of which devices.
-func (e *Engine) checkTenants() error {
-	want := make([][]inventory.Tenant, len(e.st.Nodes()))
-	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		allocs := j.InBooks()
-		for i := range allocs {
-			a := &allocs[i]
-			if (a.Tenant != 0) != (a.Share != 0 && a.Slots == 0) || a.Tenant != 0 && a.Tenant != j.Tenant() {
-				return fmt.Errorf("job %d has a share of %d: %+v", j.Spec.ID, a.Tenant-1, *a)
-			}
-			if a.Tenant != 0 {
-				want[a.Node] = append(want[a.Node],
-					inventory.Tenant{Device: int8(bits.TrailingZeros64(a.GPUs)), Job: a.Tenant})
-			}
-		}
-	}
-	for id := range want {
-		n := &e.st.Nodes()[id]
-		have := slices.Clone(n.Tenants())
-		for _, list := range [][]inventory.Tenant{have, want[id]} {
-			slices.SortFunc(list, func(a, b inventory.Tenant) int {
-				return cmp.Or(cmp.Compare(a.Device, b.Device), cmp.Compare(a.Job, b.Job))
-			})
-		}
-		if !slices.Equal(have, want[id]) {
-			return fmt.Errorf("node %d: shares are %v, recomputed %v", id, have, want[id])
-		}
-	}
-	return nil
-}
-
-// checkFrozen recounts on which nodes memory of suspended jobs is.
-func (e *Engine) checkFrozen() error {
-	n := make([]int32, len(e.st.Nodes()))
-	for _, j := range e.jobs {
-		if j == nil || j.Frozen == nil {
-			continue
-		}
-		if j.State == job.Done {
-			return fmt.Errorf("job %d is over and has memory somewhere", j.Spec.ID)
-		}
-		for i := range j.Frozen {
-			a := &j.Frozen[i]
-			n[a.Node]++
-			for m := a.GPUs; m != 0; m &= m - 1 {
-				dev := bits.TrailingZeros64(m)
-				d := &e.st.Nodes()[a.Node].Devices()[dev]
-				shared := e.cfg.Spec.Sharing == cluster.MPS && d.Tenants() > 0 && d.Slots() == 0
-				if cut := d.Slots() != 0 && !e.st.Nodes()[a.Node].Stays(dev) &&
-					(a.Slots != 0 || e.cfg.Spec.MIG == cluster.DynamicMIG); shared || cut {
-					return fmt.Errorf("job %d has memory on device %d of node %d, where others have parts", j.Spec.ID,
-						dev, a.Node)
-				}
-			}
-		}
-	}
-	for id := range n {
-		if n[id] != e.st.Nodes()[id].Frozen() {
-			return fmt.Errorf("node %d: memory of %d allocations of suspended jobs, counted %d", id, n[id],
-				e.st.Nodes()[id].Frozen())
-		}
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func TestStoreTwin(t *testing.T) {
 					&job.State{Spec: &cluster.Job{ID: cluster.JobID(i)}, Facts: job.Facts{State: job.Running},
 						Tenure: &job.Tenure{Holdings: job.Holdings{Allocs: allocs}}})
 			}
-			if err := e.checkBooks(); err != nil {
+			if err := e.books().Free(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			if err := e.checkIndexes(); err != nil {

@@ -249,12 +249,3 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 	e.actions = append(order.Double(e.actions),
 		Action{Type: Preempt, Job: j.Spec.ID, How: how, Grace: grace, Reason: reason, For: forJob})
 }
-
-func hasID(ids []cluster.JobID, id cluster.JobID) bool {
-	for _, v := range ids {
-		if v == id {
-			return true
-		}
-	}
-	return false
-}
