@@ -26,7 +26,7 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 	case !e.possibleRecord(r):
 		return "what it received is not possible"
 	}
-	queue, text := e.check(r.Spec)
+	queue, text := e.admission.CheckSpec(r.Spec)
 	if text != "" {
 		return text
 	}

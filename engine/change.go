@@ -93,7 +93,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	}
 	e.shapes.Reclassify()
 	e.find.Recount()
-	e.empty = nil
+	e.admission.NodesChanged()
 	e.plans.changed = e.plans.planner != nil
 	e.epoch++
 	e.fresh = true

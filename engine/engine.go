@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/admission"
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
@@ -102,17 +103,17 @@ type Engine struct {
 	parts    []partition
 	limits   limits.Book // what queues and users may hold
 
-	jobs    []*job.State
-	none    job.Tenure // of jobs that were given nothing so far
-	live    int        // jobs that are not done
-	shapes  shape.Table
-	line    pending.Line
-	ready   []cluster.JobID  // placed jobs whose devices became free in this step
-	running running.Jobs     // that hold devices and were not told to leave
-	elastic int              // jobs seen that can change their size
-	empty   *inventory.Store // the cluster empty and healthy, for never
-	deps    pending.Deps
-	leavers pending.Leavers
+	jobs      []*job.State
+	none      job.Tenure // of jobs that were given nothing so far
+	live      int        // jobs that are not done
+	shapes    shape.Table
+	line      pending.Line
+	ready     []cluster.JobID // placed jobs whose devices became free in this step
+	running   running.Jobs    // that hold devices and were not told to leave
+	elastic   int             // jobs seen that can change their size
+	deps      pending.Deps
+	admission admission.Checker // which jobs are refused at once
+	leavers   pending.Leavers
 
 	epoch    int64        // grows when devices are released: what failed may fit now
 	lent     int64        // grows when jobs get devices, where queues matter
@@ -194,6 +195,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.running = running.New(&e.w, cfg.Policy, &e.victims, (*oracle)(e).Jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
+	e.admission = admission.New(&e.find, &e.cfg.Spec, cfg.Placer, &e.limits, &e.resv, e.nodeID, cfg.Unshared)
 	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line.Heads, _ = cfg.Policy.(sched.HeadKeyer)

@@ -1,21 +1,11 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // A job that names a set of nodes (Job.Nodes) runs nowhere else, and is refused if it can never be placed within it.
-
-// checkNodes says what is wrong with the set of nodes that a job names.
-func (e *Engine) checkNodes(s *cluster.Job) string {
-	if s.Nodes != "" && e.shapes.NodeSet(s.Nodes) == nil {
-		return fmt.Sprintf("node set %q: no set has that name", s.Nodes)
-	}
-	return ""
-}
 
 // nodeSets lists the sets that jobs name which are not done, in the order of these jobs.
 func (e *Engine) nodeSets() (list []cluster.NodeSet) {
@@ -41,25 +31,6 @@ func (e *Engine) nodeSets() (list []cluster.NodeSet) {
 	return list
 }
 
-// suitableGPUs counts the GPUs of the nodes that the shape competes for.
-func (e *Engine) suitableGPUs(s *shape.Shape) (n int) {
-	for ci := range e.st.Classes() {
-		c := &e.st.Classes()[ci]
-		switch {
-		case !s.Any.Has(int32(ci)):
-		case s.Most.Within == nil:
-			n += c.GPUs() * len(c.Nodes())
-		default:
-			for _, id := range c.Nodes() {
-				if s.Reaches(id) {
-					n += c.GPUs()
-				}
-			}
-		}
-	}
-	return n
-}
-
 // blockNodes closes the nodes of a blocked shape's set to all that come after it (strict order).
 func (e *Engine) blockNodes(p *passState, s *shape.Shape) {
 	for _, id := range s.Most.Within.Nodes {
@@ -82,25 +53,4 @@ func (e *Engine) shutOut(p *passState, s *shape.Shape) bool {
 		}
 	}
 	return true
-}
-
-// checkNodeLimits says what is wrong with bounds of nodes.
-func (e *Engine) checkNodeLimits(limits []cluster.NodeLimit) string {
-	for i := range limits {
-		l := &limits[i]
-		if len(l.Nodes) == 0 || l.Tasks < 0 || l.Tasks > cluster.MaxTasks {
-			return fmt.Sprintf("node limits: %d tasks on %d nodes; between 0 and %d on at least one are possible",
-				l.Tasks, len(l.Nodes), cluster.MaxTasks)
-		}
-		for _, name := range l.Nodes {
-			if _, ok := e.nodeID[name]; !ok {
-				var names []string
-				for k := range e.st.Nodes() {
-					names = append(names, e.st.Nodes()[k].Spec().Name)
-				}
-				return "node limits: " + cluster.Unknown("node", name, names).Error()
-			}
-		}
-	}
-	return ""
 }

@@ -45,8 +45,8 @@ func (o *oracle) SpeedsMeasured() bool { return o.speeds.Measured() }
 func (o *oracle) MayEnter(j *job.State, partition string) bool {
 	e := (*Engine)(o)
 	s := e.shapes.Get(j.Base)
-	return s.Min == s.Max && e.admits(partition, j.Spec) &&
-		e.narrowed(j.Spec, &job.Target{Partition: partition}, j.Base) >= 0
+	return s.Min == s.Max && e.admission.Admits(partition, j.Spec) &&
+		e.admission.Narrowed(j.Spec, &job.Target{Partition: partition}, j.Base) >= 0
 }
 
 func (o *oracle) HowToStop(j *job.State) job.How { return (*Engine)(o).howToStop(j) }

@@ -211,22 +211,12 @@ func (e *Engine) tidy(j *job.State, t *job.Target) {
 		t.GPU = ""
 	}
 	// what grows, grows where it may by itself
-	if t.Partition != "" && (s.Min < s.Max || !e.admits(t.Partition, j.Spec)) {
+	if t.Partition != "" && (s.Min < s.Max || !e.admission.Admits(t.Partition, j.Spec)) {
 		t.Partition = ""
 	}
 	if t.Within != cluster.LevelAny && (s.Min < s.Max || s.Topo.Level != cluster.LevelAny) {
 		t.Within = cluster.LevelAny
 	}
-}
-
-// admits reports whether a partition's rules let a job in.
-func (e *Engine) admits(name string, spec *cluster.Job) bool {
-	for i := range e.parts {
-		if p := &e.parts[i].spec; p.Name == name {
-			return e.checkPartition(p, spec) == ""
-		}
-	}
-	return false
 }
 
 // setTarget notes a copy of a target, without what the job can never follow: what
@@ -246,7 +236,7 @@ func (e *Engine) setTarget(j *job.State, t *job.Target) {
 		slice := *t.Slice
 		c.Slice = &slice
 	}
-	j.Narrow = e.narrowed(j.Spec, c, j.Base)
+	j.Narrow = e.admission.Narrowed(j.Spec, c, j.Base)
 	if j.Narrow < 0 {
 		j.Narrow, c.GPU, c.Tasks, c.Least, c.Partition, c.Within = j.Base, "", 0, 0, "", cluster.LevelAny
 	}

@@ -45,23 +45,10 @@ func (e *Engine) reshaped(j *job.State, r *Reshape) (spec *cluster.Job, text str
 	if next.NoRequeue { // it is not placed again: where it may be, it is
 		next.Nodes, next.PerNode, next.NodeLimits, next.Topology = "", 0, nil, cluster.Topology{}
 	}
-	if text := e.checkSets(&next); text != "" {
+	if text := e.admission.CheckTasks(&next); text != "" {
 		return nil, text
 	}
 	return &next, e.checkPlace(j, &next, r.Allocs)
-}
-
-// checkSets says what is wrong with the task sets of a job; "": nothing.
-func (e *Engine) checkSets(s *cluster.Job) string {
-	if text := CheckTasks(s); text != "" {
-		return text
-	}
-	for i := range s.Tasks {
-		if text := s.Tasks[i].Request.Unshareable(e.cfg.Spec.Sharing); text != "" {
-			return text
-		}
-	}
-	return ""
 }
 
 // checkPlace says why a job cannot be, with such a spec, where these allocations are; "": it can.
@@ -70,7 +57,8 @@ func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.
 		return "there is no such node or device"
 	}
 	as := *j
-	as.Spec, as.Shape, as.Tenure = spec, e.shapeOf(spec), &job.Tenure{Holdings: job.Holdings{Allocs: j.Owned(allocs)}}
+	as.Spec, as.Shape = spec, e.admission.ShapeOf(spec)
+	as.Tenure = &job.Tenure{Holdings: job.Holdings{Allocs: j.Owned(allocs)}}
 	e.countHeld(&as)
 	if err := e.checkHeld(&as, false); err != nil {
 		return err.Error()
@@ -140,7 +128,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	if s := e.shapes.Get(j.Shape); s.Min < s.Max && e.elastic > 0 {
 		e.elastic--
 	}
-	j.Spec, j.Shape = spec, e.shapeOf(spec)
+	j.Spec, j.Shape = spec, e.admission.ShapeOf(spec)
 	j.Base, j.Target, j.Anchor = j.Shape, nil, job.Anchor{}
 	j.Whole = e.indivisible(j)
 	j.Allocs = j.Owned(r.Allocs)
@@ -188,11 +176,11 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	next.Name, next.NoRequeue, next.Checkpoint = spec.Name, spec.NoRequeue, spec.Checkpoint
 	next.Nodes, next.Partitions, next.Topology = spec.Nodes, spec.Partitions, spec.Topology
 	next.PerNode, next.NodeLimits, next.Service = spec.PerNode, spec.NodeLimits, spec.Service
-	if _, text := e.check(&next); text != "" {
+	if _, text := e.admission.CheckSpec(&next); text != "" {
 		return
 	}
 	as := *j
-	as.Spec, as.Shape = &next, e.shapeOf(&next)
+	as.Spec, as.Shape = &next, e.admission.ShapeOf(&next)
 	if as.Shape != j.Shape && (j.Resizing || e.checkHeld(&as, false) != nil || !e.onItsNodes(&as)) {
 		return // it may not be where it is
 	}

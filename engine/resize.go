@@ -11,7 +11,7 @@ func (e *Engine) nodeResized(id int32, cpu cluster.Milli, ram cluster.MiB) {
 		return
 	}
 	e.shapes.Judge()
-	e.empty = nil
+	e.admission.NodesChanged()
 	e.plans.changed = e.plans.planner != nil
 	if e.leavers.TooSmall(id) { // what jobs waited for was counted by the size that it had
 		e.displace(id)

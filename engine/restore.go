@@ -170,10 +170,10 @@ func (e *Engine) restoreJob(r *job.Record) error {
 		return nil
 	}
 	e.live++
-	if text := cmp.Or(job.CheckTasks(r.Spec), e.checkNodes(r.Spec)); text != "" {
+	if text := cmp.Or(job.CheckTasks(r.Spec), e.admission.CheckNodes(r.Spec)); text != "" {
 		return &JobError{r.Spec.ID, text}
 	}
-	j.Shape = e.shapeOf(r.Spec)
+	j.Shape = e.admission.ShapeOf(r.Spec)
 	j.Base = j.Shape
 	j.Whole = e.indivisible(j)
 	e.include(j)

@@ -7,7 +7,6 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/shape"
 )
 
 // undivided reports whether GPUs are handed out as jobs ask for them, whatever a
@@ -49,35 +48,6 @@ func (e *Engine) reconsider() {
 			e.include(j)
 		}
 	}
-}
-
-// instanceFor reports whether a GPU in MIG mode has, or can have, an instance for
-// jobs of the shape: where all GPUs are in MIG mode, it could never run otherwise.
-func (e *Engine) instanceFor(s *shape.Shape) bool {
-	if e.undivided() {
-		return false
-	}
-	need := s.Sets[0].Request.Memory
-	for i := range e.st.Nodes() {
-		n := &e.st.Nodes()[i]
-		if n.Fixed() == nil || !s.Suits[0].Has(n.Class()) {
-			continue
-		}
-		model := e.st.Classes()[n.Class()].Model()
-		if n.Fixed().Made() != 0 &&
-			slices.ContainsFunc(model.Profiles, func(p cluster.SliceProfile) bool { return p.Memory >= need }) {
-			return true
-		}
-		for _, list := range n.Fixed().Instances() {
-			if slices.ContainsFunc(list, func(in inventory.Instance) bool {
-				p, ok := model.Profile(in.Profile())
-				return ok && p.Memory >= need
-			}) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // sliceOf is what a job holds of a GPU on an instance; false: it can never have it.

@@ -137,6 +137,11 @@ func (e *Engine) job(id cluster.JobID) *job.State {
 	return e.jobs[id]
 }
 
+// Check says why a job as specified is refused at once; "" if it is accepted.
+// Drivers call it before they accept a submission; Submitted events that fail
+// it are answered with Reject.
+func (e *Engine) Check(s *cluster.Job) string { return e.admission.Check(s) }
+
 func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	if e.job(spec.ID) != nil {
 		return // a repeated report
@@ -155,13 +160,13 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	e.jobs[spec.ID] = j
 	e.live++
 	e.goOn(j, before)
-	q, text := e.check(spec)
+	q, text := e.admission.CheckSpec(spec)
 	if text != "" {
 		e.reject(j, job.Impossible, text)
 		return
 	}
 	j.Queue = int32(q)
-	j.Shape = e.shapeOf(spec)
+	j.Shape = e.admission.ShapeOf(spec)
 	j.Base = j.Shape
 	if j.Whole = e.indivisible(j); e.chooses(j) {
 		e.include(j)
@@ -171,7 +176,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	if e.shapes.Get(j.Shape).Min < e.shapes.Get(j.Shape).Max {
 		e.elastic++
 	}
-	if text = e.never(j); text != "" {
+	if text = e.admission.Never(j); text != "" {
 		e.reject(j, job.Impossible, text)
 		return
 	}
@@ -456,7 +461,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	if j.State != job.Pending && j.State != job.Placed || spec == nil || spec.ID != j.Spec.ID {
 		return
 	}
-	q, text := e.check(spec)
+	q, text := e.admission.CheckSpec(spec)
 	if text != "" {
 		return // the driver validates with Check before it accepts an update
 	}
@@ -467,7 +472,7 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 	e.withdraw(j)
 	e.deps.LeaveArray(j)
 	e.deps.Quit(j)
-	if shape := e.shapeOf(spec); shape != j.Base {
+	if shape := e.admission.ShapeOf(spec); shape != j.Base {
 		j.Plan, j.Base, j.Target = nil, shape, nil // its sets are others
 		if j.Shape = shape; j.Home != nil {        // where its memory is, it does not fit any more
 			j.Thaw()

@@ -29,7 +29,8 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/check engine/lending engine/limits engine/links engine/past engine/running network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
+	"engine":              "cluster quota internal/heap engine/admission engine/check engine/lending engine/limits engine/links engine/past engine/running network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
+	"engine/admission":    "cluster engine/inventory engine/job engine/limits engine/placement engine/reserve engine/shape engine/sched engine/words",
 	"engine/check":        "cluster engine/inventory engine/job",
 	"engine/defrag":       "cluster engine/inventory engine/job engine/placement engine/sched engine/shape engine/words",
 	"engine/explain":      "cluster engine/inventory engine/job engine/order engine/placement engine/sched engine/shape engine/speed engine/words",
@@ -193,7 +194,7 @@ var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engi
 	"engine/explain": true, "engine/links": true, "engine/inventory": true, "engine/job": true, "engine/order": true,
 	"engine/pending": true, "engine/placement": true, "engine/preempt": true, "engine/reserve": true,
 	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true, "engine/lending": true,
-	"engine/limits": true, "engine/past": true, "engine/check": true, "engine/running": true,
+	"engine/limits": true, "engine/past": true, "engine/admission": true, "engine/check": true, "engine/running": true,
 	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true, "service": true, "serving/llm": true, "serving/batch": true, "serving/scale": true,
 	"serving/inss": true, "serving/nexus": true, "network": true, "network/flow": true, "network/traffic": true}
