@@ -36,12 +36,12 @@ func (e *Engine) admit(j *job.State) {
 		park = job.ParkedArray
 	}
 	if park == job.NotParked {
-		if e.hunger(j); e.gated(j) {
+		if e.hunger(j); e.plan.Gated(j) {
 			park = job.ParkedPlan
 		}
 	}
 	if !j.Idle() { // else it is as the plan has it
-		e.replan()
+		e.plan.JobsChanged()
 	}
 	if j.Parked = park; park == job.NotParked {
 		e.enqueue(j)

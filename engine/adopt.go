@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 )
 
@@ -69,11 +70,11 @@ func (e *Engine) adopt(r *job.Record) {
 	j.Queue = int32(queue)
 	e.deps.Rejoin(j, nil)
 	now := *r
-	now.Tasks = tasksOf(r.Allocs)
+	now.Tasks = inventory.TasksIn(r.Allocs)
 	e.resumeHolding(j, &now, false)
 	e.touch(j)
 	e.gotMore()
-	e.replan()
+	e.plan.JobsChanged()
 	e.find.Recount()
 	e.links.Changed(j)
 	e.fresh = true

@@ -22,17 +22,14 @@ func (e *Engine) host(j *job.State) *job.State { return e.jobs[j.GuestOf-1] }
 // joinPlanned makes waiting jobs guests of the hosts, and puts them on the MIG instances,
 // that the plan chose for them.
 func (e *Engine) joinPlanned() {
-	if !e.plans.joining {
-		return
-	}
-	for _, j := range e.plans.planned {
+	for _, j := range e.plan.Joining() {
 		e.joinTarget(j)
 	}
 }
 
 // joinMoved makes the jobs that were stopped for a move guests of the hosts that the plan chose.
 func (e *Engine) joinMoved() {
-	for _, id := range e.plans.moves {
+	for _, id := range e.plan.Moves() {
 		e.joinTarget(e.jobs[id])
 	}
 }

@@ -94,10 +94,10 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 	e.shapes.Reclassify()
 	e.find.Recount()
 	e.admission.NodesChanged()
-	e.plans.changed = e.plans.planner != nil
+	e.plan.NodesChanged()
 	e.epoch++
 	e.fresh = true
-	e.reconsider()
+	e.plan.Reconsider()
 }
 
 // forgetPlans has jobs that wait be promised other places than on a node.

@@ -224,8 +224,8 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 // unmovable says why no job is moved at all; "": jobs may be.
 func (e *Engine) unmovable() string {
 	switch {
-	case e.plans.planner != nil && !e.w.Traits.Anywhere:
-		return "policy " + e.plans.planner.Name() + " plans where jobs run: only its plans move them"
+	case e.plan.Active() && !e.w.Traits.Anywhere:
+		return "policy " + e.cfg.Policy.Name() + " plans where jobs run: only its plans move them"
 	case e.resv.HasAdvance():
 		return "there are advance reservations: jobs are not moved around them yet"
 	}
@@ -283,24 +283,11 @@ func (e *Engine) movable(tier cluster.Tier) (list []defrag.Mover, kept string) {
 func (e *Engine) mayMove(v *job.State) bool {
 	s := e.shapes.At(v.Base)
 	r := &s.Sets[0].Request
-	return v.State == job.Running && e.staysPlanned(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue &&
+	return v.State == job.Running && e.plan.Stays(v) && v.Spec.Tier != cluster.Critical && !v.Spec.NoRequeue &&
 		!v.Spec.Hold && len(s.Sets) == 1 &&
 		r.GPUs > 0 && (!shape.IsPart(r) || !e.cfg.Unshared) && !e.shapes.Get(v.Base).OnInstance(v.Allocs) &&
 		(v.Target == nil || v.Target.Partition == "") && !v.Hosted() && len(v.Guests) == 0 && !v.Packed &&
 		!v.Resizing && !e.limits.Closed(int(v.Queue))
-}
-
-// staysPlanned reports whether a job would come back where it goes, as far as the plan in
-// force says.
-func (e *Engine) staysPlanned(v *job.State) bool {
-	return e.plans.planner == nil ||
-		v.Target != nil && !v.Idle() && v.Target.Beside == 0 && !e.astray(v) && e.mayBe(v, v.Tasks)
-}
-
-// mayBe reports whether so many tasks are a size that a job asks for, by its plan if there is one.
-func (e *Engine) mayBe(v *job.State, tasks int32) bool {
-	s := e.shapes.At(v.Asks())
-	return s.Min <= tasks && tasks <= s.Max
 }
 
 // movesLeft is how many more moves there may be at once, in thousandths.

@@ -15,13 +15,15 @@ import (
 
 // grow gives idle devices to elastic jobs, in order, when no job waits for room.
 func (e *Engine) grow() {
-	if e.elastic == 0 || e.line.Len() > 0 && e.plans.planner == nil { // a plan has weighed the waiting jobs
+	if e.elastic == 0 || e.line.Len() > 0 && !e.plan.Active() { // a plan has weighed the waiting jobs
 		return
 	}
 	ids := e.ids[:0]
 	e.running.ByKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.State == job.Running && j.Tasks < e.mostTasks(j) && !j.Resizing {
-			ids = append(ids, it.ID)
+		if j := e.jobs[it.ID]; j.State == job.Running && !j.Resizing {
+			if _, most := e.plan.Bounds(j); j.Tasks < most {
+				ids = append(ids, it.ID)
+			}
 		}
 		return true
 	})
@@ -42,7 +44,8 @@ func (e *Engine) growJob(j *job.State) {
 	var more []inventory.Alloc
 	tasks, before := int(j.Tasks), e.st.Mark()
 	e.leavers.TakeResidues() // it grows into what is free now only
-	for tasks < int(e.mostTasks(j)) {
+	_, most := e.plan.Bounds(j)
+	for tasks < int(most) {
 		if !e.limits.Allows(j, e.shapes.MilliOf(s, tasks+1)-e.shapes.MilliOf(s, int(j.Tasks))) {
 			break
 		}
@@ -120,8 +123,10 @@ func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 	ids := e.ids[:0]
 	e.running.ByKey().WalkBack(func(it order.Item) bool {
 		v := e.jobs[it.ID]
-		if v.State == job.Running && v.Tasks > e.leastTasks(v) && v.Tier() >= j.Spec.Tier && !v.Resizing {
-			ids = append(ids, it.ID)
+		if v.State == job.Running && v.Tier() >= j.Spec.Tier && !v.Resizing {
+			if least, _ := e.plan.Bounds(v); v.Tasks > least {
+				ids = append(ids, it.ID)
+			}
 		}
 		return true
 	})
@@ -131,7 +136,8 @@ func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 	for _, id := range ids {
 		v := e.jobs[id]
 		c := cut{v: v, keep: append([]inventory.Alloc(nil), v.Allocs...)}
-		for n := v.Tasks; n > e.leastTasks(v); n-- {
+		least, _ := e.plan.Bounds(v)
+		for n := v.Tasks; n > least; n-- {
 			gone := inventory.SplitTask(&c.keep, &e.shapes.Get(v.Shape).Sets[0].Request)
 			if gone == nil {
 				break
@@ -150,7 +156,7 @@ func (e *Engine) shrinkFor(r placement.Request, j *job.State) bool {
 			}
 			e.shrink(c.v, c.keep, c.gone)
 			e.st.Commit()
-			e.book(j, allocs, tasksOf(allocs))
+			e.book(j, allocs, inventory.TasksIn(allocs))
 			return true
 		}
 		cuts = append(cuts, c)

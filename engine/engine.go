@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/plan"
 	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/running"
@@ -94,9 +95,8 @@ type Engine struct {
 	links    links.Book       // how the network treats their traffic
 	lending  *lending.Book    // what services lend
 	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
-	plans    planState
-	loansAt  cluster.Time // when nodes are given back or taken next
-	pools    poolState
+	plan     plan.Book        // the plan in force
+	loansAt  cluster.Time     // when nodes are given back or taken next
 	mode     sched.Backfill
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
@@ -177,7 +177,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.limits.Bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
-		Past: e.past.Known(), Plan: &e.plans.PlanMemory, Pools: &e.pools.Pools, Oracle: (*oracle)(e)}
+		Past: e.past.Known(), Plan: &e.plan.PlanMemory, Pools: &e.plan.Pools, Oracle: (*oracle)(e)}
 	e.past = past.New(&e.w)
 	e.lending = lending.New(&e.st, &e.shapes)
 	var err error
@@ -203,13 +203,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if from == nil {
 		e.promoter, _ = cfg.Policy.(sched.Promoter)
 	}
-	e.plans.planner, _ = cfg.Policy.(sched.Planner)
-	e.plans.chooser, _ = cfg.Policy.(sched.Chooser)
-	e.plans.next = cluster.Never
+	e.plan = plan.New(&e.w, cfg.Policy, &e.admission, (*oracle)(e).Jobs, e.touch)
 	e.speeds = speed.New(&e.w, &e.cfg.Spec, cfg.Unshared, (*oracle)(e).Jobs)
 	e.links = links.New(e.cfg.Spec.Network, cfg.Traffic)
-	e.pools.ids = map[poolKey]int32{}
-	e.pools.drawer, _ = cfg.Policy.(sched.Drawer)
 	e.mode = e.w.Traits.Backfill
 	if cfg.Backfill != nil {
 		e.mode = *cfg.Backfill

@@ -15,7 +15,7 @@ import (
 // has happened since; and has plans be shown all that wait. From then on it also remembers nothing within a pass.
 func (e *Engine) Forget() {
 	e.thorough = true
-	e.showAll()
+	e.plan.ShowAll()
 	e.epoch++
 	e.fresh = true
 	e.line.Unstick()
@@ -23,16 +23,6 @@ func (e *Engine) Forget() {
 	for i := range e.shapes.Count() {
 		s := e.shapes.Get(int32(i))
 		s.Failed = -1
-	}
-}
-
-// showAll has plans be shown all jobs from now on.
-func (e *Engine) showAll() {
-	e.pools.drawer = nil
-	for _, j := range e.jobs {
-		if j != nil {
-			e.leavePool(j)
-		}
 	}
 }
 
@@ -108,7 +98,7 @@ func (e *Engine) PlanEmptying(by Compact) {
 func (e *Engine) CheckBooks() error {
 	return errors.Join(e.checkIdleState(), e.checkJobs(), e.books().Check(), e.checkIndexes(),
 		e.running.Check(),
-		e.checkLine(), e.checkPools(), e.limits.CheckUse(e.jobs), e.checkWaits())
+		e.checkLine(), e.plan.Check(), e.limits.CheckUse(e.jobs), e.checkWaits())
 }
 
 // Rank has the engine rank victims always, or never (its dumb twin).

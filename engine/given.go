@@ -62,8 +62,8 @@ func (e *Engine) Given(id cluster.JobID, now cluster.Time) *Given {
 		RanBefore: j.RanBefore, DoneBefore: j.DoneBefore}
 	if j.Holding() {
 		b.Done -= j.UnsavedAt(now)
-		if gpu := inventory.GPUOf(&e.st, j.Allocs); e.plans.planner != nil && now > j.Acc {
-			b.Served = serve(b.Served, gpu, now.Sub(j.Acc))
+		if gpu := inventory.GPUOf(&e.st, j.Allocs); e.plan.Active() && now > j.Acc {
+			b.Served = job.Serve(b.Served, gpu, now.Sub(j.Acc))
 		}
 	}
 	return b

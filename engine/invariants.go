@@ -18,7 +18,7 @@ import (
 func (e *Engine) CheckInvariants() error {
 	var errs []error
 	for _, f := range []func() error{
-		e.checkIdleState, e.checkJobs, e.books().Check, e.checkIndexes, e.running.Check, e.checkLine, e.checkPools,
+		e.checkIdleState, e.checkJobs, e.books().Check, e.checkIndexes, e.running.Check, e.checkLine, e.plan.Check,
 		func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
 		e.checkLoans, e.checkDependencies, e.checkWork, e.checkWhys,
 		func() error { return e.lending.Check(e.jobs) }} {
@@ -83,7 +83,7 @@ func (e *Engine) checkJobs() error {
 			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.PromoteAt)
 		case j.State != job.Done && j.Shape != j.Base && (!j.Eligible || j.Shape != j.Asks()):
 			err = errors.New("asks for something else than its spec and its plan say")
-		case j.Eligible && e.gated(j):
+		case j.Eligible && e.plan.Gated(j):
 			err = errors.New("is in line although its plan gives it nothing")
 		case j.State == job.Placed && (j.Waits < 1 || !j.Waited):
 			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)

@@ -41,39 +41,6 @@ func (e *Engine) checkLine() error {
 // checkWaits checks that placed jobs wait exactly for the jobs that still hold what they were promised.
 func (e *Engine) checkWaits() error { return e.leavers.Check(e.defrag.movers) }
 
-// checkPools checks that a job in a pool waits for a plan, at its place, and that plans are
-// about all other jobs that could run.
-func (e *Engine) checkPools() error {
-	n := 0
-	for _, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		switch {
-		case !j.Pooled:
-			if e.pools.drawer != nil && j.Plans() && !j.InPlan {
-				return fmt.Errorf("job %d is neither in a pool nor shown to plans", j.Spec.ID)
-			}
-			continue
-		case j.State != job.Pending || j.Parked != job.ParkedPlan || !j.Idle() || j.InPlan:
-			return fmt.Errorf("job %d is in a pool and does not wait there: state %d, parked %d, idle %v, shown %v",
-				j.Spec.ID, j.State, j.Parked, j.Idle(), j.InPlan)
-		}
-		class, at, ok := e.pools.drawer.Pool(e.w.View(), e.w.Job(j))
-		if id, known := e.pools.ids[poolKey{j.Base, class}]; !ok || !known || id != j.Pool || at != j.Key.Key {
-			return fmt.Errorf("job %d is in pool %d at %v instead of %d at %v", j.Spec.ID, j.Pool, j.Key.Key, id, at)
-		}
-		n++
-	}
-	for i := range e.pools.Lists {
-		n -= e.pools.Lists[i].Len()
-	}
-	if n != 0 {
-		return fmt.Errorf("%d jobs more are in pools than pools have", n)
-	}
-	return nil
-}
-
 // checkDependencies checks that parked jobs have a reason to be, and that something
 // will wake them.
 func (e *Engine) checkDependencies() error {
@@ -103,7 +70,7 @@ func (e *Engine) checkParked(j *job.State) error {
 			return fmt.Errorf("no live job will wake it, and no timer")
 		}
 	case job.ParkedPlan:
-		if !e.gated(j) {
+		if !e.plan.Gated(j) {
 			return fmt.Errorf("the plan does not keep it from running")
 		}
 	case job.ParkedArray: // see Deps.Check

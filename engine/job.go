@@ -28,7 +28,7 @@ func (e *Engine) reweigh(j *job.State) {
 
 // accrue brings the counters up to now.
 func (e *Engine) accrue(j *job.State) {
-	e.serve(j)
+	e.plan.Serve(j)
 	j.Attained, j.Ran, j.Done = j.AttainedAt(e.w.Now), j.RanAt(e.w.Now), j.DoneAt(e.w.Now)
 	j.Acc = e.w.Now
 }

@@ -21,7 +21,7 @@ import (
 // the gang theirs.
 func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
 	e.sendOff(way.Movers, way.Allocs, j.Spec.ID)
-	e.book(j, way.Allocs, tasksOf(way.Allocs))
+	e.book(j, way.Allocs, inventory.TasksIn(way.Allocs))
 }
 
 // sendOff tells jobs to leave for the places that were found for them, and takes what the job gets for which they
@@ -106,11 +106,11 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 // land starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
 func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
-	if dest == nil || j.State != job.Pending || !j.Eligible || !e.planAllows(j, dest) || !e.speeds.BearsAll(dest) ||
+	if dest == nil || j.State != job.Pending || !j.Eligible || !e.plan.Allows(j, dest) || !e.speeds.BearsAll(dest) ||
 		!e.st.TakeBack(dest, false, false) {
 		return
 	}
-	e.book(j, dest, tasksOf(dest))
+	e.book(j, dest, inventory.TasksIn(dest))
 }
 
 // overlap reports whether two placements have a device in common.
@@ -127,13 +127,4 @@ func overlap(a, b []inventory.Alloc) bool {
 func inPlaceOf(v, j *job.State) bool {
 	return j.Spec.Replaces != 0 && v != nil && v.How == job.Replace && v.State == job.Stopping &&
 		j.State == job.Pending && j.Eligible && v.Queue == j.Queue && v.Base == j.Base
-}
-
-// planAllows reports whether a job is to start on these devices, by the plan in force,
-// which may be another than when they were booked.
-func (e *Engine) planAllows(j *job.State, allocs []inventory.Alloc) bool {
-	t := j.Target
-	return e.plans.planner == nil ||
-		t != nil && t.Partition == "" && (t.GPU == "" || t.GPU == inventory.GPUOf(&e.st, allocs)) &&
-			e.mayBe(j, tasksOf(allocs))
 }

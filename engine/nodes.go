@@ -16,7 +16,7 @@ func (e *Engine) nodeEvent(ev *Event) {
 	if !ok {
 		if ev.Type == NodeUp && ev.Spare != nil && e.addNode(*ev.Spare) == nil {
 			e.links.NodesChanged()
-			e.reconsider()
+			e.plan.Reconsider()
 			e.capacityChanged()
 		}
 		return
@@ -161,7 +161,7 @@ func (e *Engine) loseJob(j *job.State, id int32, mask uint64) {
 
 // capacityChanged counts the GPUs that there are.
 func (e *Engine) capacityChanged() {
-	e.replan()
+	e.plan.JobsChanged()
 	e.lending.Recount(e.jobs)
 	var m cluster.Milli
 	for i := range e.st.Nodes() {

@@ -55,7 +55,9 @@ func (o *oracle) Grace(t cluster.Tier) time.Duration { return o.cfg.Stop[t].Grac
 
 func (o *oracle) Suspends() bool { return (*Engine)(o).freezes() }
 
-func (o *oracle) Undivided() bool { return (*Engine)(o).undivided() }
+// Undivided: where the driver does not choose GPUs no instance can be made, and an advance reservation counts on whole
+// GPUs.
+func (o *oracle) Undivided() bool { return o.cfg.Unshared || o.resv.HasAdvance() }
 
 func (o *oracle) Jobs() []*job.State { return o.jobs }
 

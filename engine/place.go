@@ -69,7 +69,7 @@ func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventor
 	s := e.shapes.At(j.Shape)
 	if j.Home != nil {
 		allocs, ok = e.find.Place(r, j, s, s.Min)
-		return allocs, tasksOf(allocs), ok
+		return allocs, inventory.TasksIn(allocs), ok
 	}
 	if s.Min == s.Max {
 		allocs, ok = e.find.Place(r, j, s, s.Max)
@@ -95,16 +95,6 @@ func (e *Engine) findPlace(r placement.Request, j *job.State) (allocs []inventor
 	}
 	allocs, ok = e.find.Place(r, j, s, lo)
 	return allocs, lo, ok
-}
-
-// tasksOf counts the tasks of the first set.
-func tasksOf(allocs []inventory.Alloc) (n int32) {
-	for i := range allocs {
-		if allocs[i].Set == 0 {
-			n += allocs[i].Tasks
-		}
-	}
-	return n
 }
 
 func (e *Engine) placeTrial(r placement.Request, j *job.State, s *shape.Shape, tasks int32) ([]inventory.Alloc, bool) {
@@ -140,7 +130,7 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 	e.stats.Placed++
 	j.State = job.Placed
 	j.Promise, j.Plan = cluster.Never, nil
-	e.include(j)
+	e.plan.Include(j)
 	e.leavers.Wait(j)
 	if j.Waits == 0 {
 		e.start(j)

@@ -33,7 +33,7 @@ func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled 
 	}
 	tasks := s.Min
 	if j.Home != nil {
-		tasks = tasksOf(way.Allocs)
+		tasks = inventory.TasksIn(way.Allocs)
 	}
 	e.book(j, way.Allocs, tasks)
 	for _, successor := range successors {

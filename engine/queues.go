@@ -46,7 +46,7 @@ func (e *Engine) replaceQueues(queues []cluster.Queue) {
 	for _, j := range e.jobs {
 		if j != nil {
 			e.dequeue(j)
-			e.leavePool(j) // of a queue that has another number now
+			e.plan.Unpool(j) // of a queue that has another number now
 		}
 	}
 	history := e.limits.History()

@@ -95,12 +95,12 @@ func grows(now, then []inventory.Alloc, a *inventory.Alloc) bool {
 // checkHeld checks that a job holds exactly what it asked for, where it may; keeps: or where it may have been when its
 // node was larger.
 func (e *Engine) checkHeld(j *job.State, keeps bool) error {
-	return placement.CheckHeld(&e.w, j, keeps, e.plans.planner != nil && len(e.parts) > 0)
+	return placement.CheckHeld(&e.w, j, keeps, e.plan.Active() && len(e.parts) > 0)
 }
 
 // countHeld notes how large a job is by what it holds.
 func (e *Engine) countHeld(j *job.State) {
-	j.Tasks = tasksOf(j.Allocs)
+	j.Tasks = inventory.TasksIn(j.Allocs)
 	j.Devices, j.Milli = int32(e.shapes.At(j.Shape).Devices(int(j.Tasks))), e.heldMilli(j)
 }
 
@@ -130,7 +130,7 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	}
 	j.Spec, j.Shape = spec, e.admission.ShapeOf(spec)
 	j.Base, j.Target, j.Anchor = j.Shape, nil, job.Anchor{}
-	j.Whole = e.indivisible(j)
+	e.plan.Suit(j)
 	j.Allocs = j.Owned(r.Allocs)
 	e.countHeld(j)
 	e.reweigh(j)
@@ -140,8 +140,8 @@ func (e *Engine) jobReshaped(j *job.State, r *Reshape) {
 	e.running.Add(j)
 	e.running.Watch(j)
 	e.gotMore()
-	e.include(j)
-	e.replan()
+	e.plan.Include(j)
+	e.plan.JobsChanged()
 	e.find.Recount()
 	e.fresh = true
 	e.leaveForeign(j)
@@ -188,8 +188,8 @@ func (e *Engine) amend(j *job.State, spec *cluster.Job) {
 	e.lending.Charge(j, -1)
 	if j.Spec = &next; as.Shape != j.Shape {
 		j.Shape, j.Base = as.Shape, as.Shape
-		e.renewTarget(j)
-		e.replan()
+		e.plan.RenewTarget(j)
+		e.plan.JobsChanged()
 	}
 	e.lending.Charge(j, 1)
 	e.running.Add(j)

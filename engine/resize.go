@@ -12,14 +12,14 @@ func (e *Engine) nodeResized(id int32, cpu cluster.Milli, ram cluster.MiB) {
 	}
 	e.shapes.Judge()
 	e.admission.NodesChanged()
-	e.plans.changed = e.plans.planner != nil
+	e.plan.NodesChanged()
 	if e.leavers.TooSmall(id) { // what jobs waited for was counted by the size that it had
 		e.displace(id)
 	}
 	e.fresh = true
 	if more {
 		e.epoch++
-		e.reconsider()
+		e.plan.Reconsider()
 	}
 }
 

@@ -43,7 +43,12 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 			return nil, err
 		}
 	}
-	e.restoreTargets(s)
+	same := s.Policy == e.cfg.Policy.Name()
+	for i := range s.Jobs {
+		if r := &s.Jobs[i]; same && e.plan.Active() && r.Target != nil {
+			e.plan.RestoreTarget(e.jobs[r.Spec.ID], r.Target)
+		}
+	}
 	queues, removed := e.cfg.Spec.Queues, s.Closed
 	if !reflect.DeepEqual(s.Queues, queues) {
 		removed = e.limits.Removed(e.jobs)
@@ -53,7 +58,6 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	}
 	e.restoreNodes(s)
 	e.rekeyed, e.rerunAt = s.Rekeyed, s.Rerun
-	same := s.Policy == e.cfg.Policy.Name()
 	if same {
 		e.limits.RestoreUsage(s.Usage, s.Budgets)
 		e.limits.RestoreRanks(s.Ranks, s.Ranked)
@@ -81,7 +85,11 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	e.limits.RestoreUsage(s.Usage, s.Budgets)
 	e.resv.Restore(s.Advance)
 	e.fresh, e.seenAt = s.Fresh || !same, e.epoch
-	e.restorePlan(s)
+	if s.Policy == e.cfg.Policy.Name() {
+		e.plan.Restore(s.Planned)
+	} else {
+		e.plan.Restore(nil)
+	}
 	e.defrag.round = s.Looked
 	e.links.Restore(s.Traffic, e.jobs)
 	e.lending.Replace(s.Lenders, e.jobs)
@@ -175,15 +183,15 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	}
 	j.Shape = e.admission.ShapeOf(r.Spec)
 	j.Base = j.Shape
-	j.Whole = e.indivisible(j)
-	e.include(j)
+	e.plan.Suit(j)
+	e.plan.Include(j)
 	return nil
 }
 
 // tenureOf is what a job was given according to its record.
 func (e *Engine) tenureOf(r *job.Record) *job.Tenure {
 	t := &job.Tenure{Account: r.Account.Copied(), Holdings: r.Holdings.CopiedFor(r.Spec.ID)}
-	if e.plans.planner == nil {
+	if !e.plan.Active() {
 		t.Served = nil
 	}
 	return t

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/plan"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/speed"
@@ -41,7 +42,7 @@ type Snapshot struct {
 	Elastic int                     `json:"elastic,omitempty"`
 	Past    *PastRecord             `json:"past,omitempty"`
 	Fresh   bool                    `json:"pass_due,omitempty"` // something is to be looked at in the next step
-	Planned *PlanRecord             `json:"planned,omitempty"`
+	Planned *plan.Record            `json:"planned,omitempty"`
 	// what jobs in shares of one GPU were measured to do to each other
 	Pairs  []speed.PairRecord `json:"pairs,omitempty"`
 	Paces  []speed.PaceRecord `json:"paces,omitempty"`        // how fast jobs were measured to go
@@ -57,14 +58,6 @@ type Snapshot struct {
 type Named struct {
 	Sets    []cluster.NodeSet `json:"sets,omitempty"`    // of nodes
 	Lenders []cluster.Lender  `json:"lenders,omitempty"` // services that lend what they do not run
-}
-
-// PlanRecord is where a policy that plans is.
-type PlanRecord struct {
-	Last  cluster.Time `json:"last"`
-	Next  cluster.Time `json:"next"`
-	Dirty bool         `json:"dirty,omitempty"` // which jobs could run has changed since
-	Memo  []int64      `json:"memo,omitempty"`
 }
 
 // ArrayRecord is the elements of an array that wait for a place, in order.
@@ -104,9 +97,7 @@ func (e *Engine) Common() Snapshot {
 		Users: e.limits.Users(), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
 		Rekeyed: e.rekeyed, Rerun: e.rerunAt, Looked: e.defrag.round,
 		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords(), Named: Named{Lenders: e.lending.Lenders()}}
-	if p := &e.plans; p.planner != nil {
-		s.Planned = &PlanRecord{Last: p.Last, Next: p.next, Dirty: p.dirty, Memo: slices.Clone(p.Memo)}
-	}
+	s.Planned = e.plan.Record()
 	for i := range e.st.Nodes() {
 		if n := &e.st.Nodes()[i]; n.Drained() {
 			s.Drained = append(s.Drained, n.Spec().Name)

@@ -34,26 +34,30 @@ func (e *Engine) Step(b Batch) Decision {
 			}
 		}
 	}
-	e.retarget()
+	e.plan.Renew(func(j *job.State) {
+		if j.State == job.Pending {
+			e.aimPending(j)
+		}
+	})
 	e.runTimers()
 	e.loansDue()
 	e.defragDue()
 	e.startReady()
-	planned := e.planDue()
+	planned := e.plan.Due()
 	if planned {
 		e.makePlan()
 	} else {
 		e.joinMoved()
 	}
 	if e.fresh || e.epoch != e.seenAt {
-		dirty := e.plans.dirty
+		dirty := e.plan.Dirty
 		e.pass()
 		if planned {
 			e.joinPlanned() // the planned hosts may have been given devices only now
 		} else {
 			e.joinMoved()
 		}
-		e.plans.dirty = dirty // a job that comes back from a placement could run before
+		e.plan.Dirty = dirty // a job that comes back from a placement could run before
 	}
 	e.defrag.due, e.defrag.compacting = false, NoCompact
 	e.treat()
@@ -168,8 +172,8 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	j.Queue = int32(q)
 	j.Shape = e.admission.ShapeOf(spec)
 	j.Base = j.Shape
-	if j.Whole = e.indivisible(j); e.chooses(j) {
-		e.include(j)
+	if e.plan.Suit(j); e.plan.Chooses(j) {
+		e.plan.Include(j)
 	}
 	j.Milli = e.w.AskedMilli(j)
 	j.Tasks = e.shapes.Get(j.Shape).Max
@@ -205,7 +209,7 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 	if j.ResidentOnGPU = false; j.Home != nil {
 		j.Home = nil
 	}
-	e.replan()
+	e.plan.JobsChanged()
 	j.State, j.Reason, j.Ended, j.Parked = job.Done, reason, e.w.Now, job.NotParked
 	j.Gen++
 	e.live--
@@ -219,7 +223,7 @@ func (e *Engine) finish(j *job.State, reason job.StopReason) {
 // it blocked are considered again.
 func (e *Engine) withdraw(j *job.State) {
 	j.StarvingSince = cluster.Never // its wait starts from zero when it is in line again
-	e.leavePool(j)
+	e.plan.Unpool(j)
 	j.Gen++
 	e.fresh = e.fresh || j.Eligible
 	e.dequeue(j)
@@ -383,7 +387,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	}
 	if ev.Pace != 0 {
 		if e.speeds.Pace(j, ev.Pace, ev.Unit) {
-			e.plans.dirty = true
+			e.plan.Dirty = true
 		}
 	}
 	if e.elastic > 0 && ev.Type != Progress {
@@ -485,8 +489,8 @@ func (e *Engine) update(j *job.State, spec *cluster.Job) {
 		j.Predicted = e.past.Predict(spec)
 	}
 	j.Spec, j.Queue, j.User, j.Anchor = spec, int32(q), e.limits.User(spec.User), job.Anchor{}
-	if j.Whole = e.indivisible(j); e.chooses(j) { // plans may not have been about it
-		e.include(j)
+	if e.plan.Suit(j); e.plan.Chooses(j) { // plans may not have been about it
+		e.plan.Include(j)
 	}
 	e.find.Recount()
 	j.Milli, j.Devices, j.Tasks = e.w.AskedMilli(j), int32(spec.GPUs()), e.shapes.Get(j.Shape).Max
@@ -557,5 +561,8 @@ func (e *Engine) nextWake() cluster.Time {
 	} else if e.live > 0 {
 		wake = min(wake, e.limits.NextChange(), e.resv.NextChange())
 	}
-	return min(wake, e.planWake(), e.defragWake(), e.loansWake())
+	if e.live > 0 {
+		wake = min(wake, e.plan.Wake())
+	}
+	return min(wake, e.defragWake(), e.loansWake())
 }

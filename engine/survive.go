@@ -26,7 +26,7 @@ func (e *Engine) survive(j *job.State, node int32, mask uint64) bool {
 		return false
 	}
 	keep, gone, ok := inventory.SplitLost(j.Allocs, node, mask, s.Sets[0].Request.GPUs)
-	if !ok || tasksOf(keep) < s.Min {
+	if !ok || inventory.TasksIn(keep) < s.Min {
 		return false
 	}
 	e.st.ReleaseAll(gone)

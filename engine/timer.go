@@ -70,7 +70,7 @@ func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
 			e.stop(j, job.Kill, job.TimedOut, cluster.NoJob)
 		}
 	case pending.Starving:
-		e.leavePool(j)
+		e.plan.Unpool(j)
 		e.dequeue(j)
 		j.Promoted = true
 		j.Parked = job.NotParked

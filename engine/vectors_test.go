@@ -132,8 +132,10 @@ func TestMPSClients(t *testing.T) {
 			t.Errorf("%s under %v: %d shares, want %d", c.model, c.sharing, got, c.want)
 		}
 		spec := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: share(10)}}}
-		if text := e.explainer().Room(&job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: e.admission.ShapeOf(spec)},
-			e.shapes.At(e.admission.ShapeOf(spec))); strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
+		id := e.admission.ShapeOf(spec)
+		j := &job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: id}
+		text := e.explainer().Room(j, e.shapes.At(id))
+		if strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
 			t.Errorf("%s under %v: %s", c.model, c.sharing, text)
 		}
 	}

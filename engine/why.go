@@ -95,7 +95,7 @@ func (e *Engine) whyNow(id cluster.JobID, ends map[cluster.JobID]ForeseenEnd) Wh
 		y.Expected = e.w.Now
 	default:
 		y.Text = fmt.Sprintf("%s on %s since %s%s%s", words.Holds(&e.st, j.Allocs), x.Where(j), e.clock(j.Started),
-			x.Company(j), x.Waking(j)+e.explained(j)+e.onNetwork(j))
+			x.Company(j), x.Waking(j)+e.plan.Explained(j)+e.onNetwork(j))
 	}
 	return y
 }
@@ -113,7 +113,7 @@ func (e *Engine) parkedText(j *job.State) string {
 	case job.ParkedArray:
 		return fmt.Sprintf("its array runs at most %d at once", j.Spec.Array.Cap)
 	case job.ParkedPlan:
-		return e.planText(j)
+		return e.plan.Text(j, e.clock)
 	case job.ParkedSingleton:
 		return "singleton: an earlier job of its name and user is not done"
 	}

@@ -35,6 +35,16 @@ func MilliIn(allocs []Alloc) (m cluster.Milli) {
 	return m
 }
 
+// TasksIn counts the tasks of the first set.
+func TasksIn(allocs []Alloc) (n int32) {
+	for i := range allocs {
+		if allocs[i].Set == 0 {
+			n += allocs[i].Tasks
+		}
+	}
+	return n
+}
+
 // Milli returns the milli-GPU of an allocation; a guest's devices count for its host.
 func (a *Alloc) Milli() cluster.Milli {
 	if a.Beside {

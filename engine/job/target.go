@@ -120,6 +120,17 @@ type Served struct {
 	Time time.Duration `json:"time"`
 }
 
+// Serve adds time on GPUs of a model.
+func Serve(list []Served, gpu string, d time.Duration) []Served {
+	for i := range list {
+		if list[i].GPU == gpu {
+			list[i].Time += d
+			return list
+		}
+	}
+	return append(list, Served{GPU: gpu, Time: d})
+}
+
 // Slice is a MIG instance of a node's GPU.
 type Slice struct {
 	Node    int32  `json:"node,omitempty"` // index in the order in which nodes joined
