@@ -81,6 +81,12 @@ type Spec struct {
 	Network      *Network      `json:"network,omitempty"`   // nil: not described
 }
 
+// Unix is an instant on the calendar, in whole seconds.
+func (s *Spec) Unix(t Time) int64 { return s.Epoch + int64(t/Time(time.Second)) }
+
+// Instant is the instant of a time on the calendar, in Unix seconds.
+func (s *Spec) Instant(unix int64) Time { return Time((unix - s.Epoch) * int64(time.Second)) }
+
 // GPUs returns the number of GPUs in the cluster.
 func (s *Spec) GPUs() int {
 	n := 0

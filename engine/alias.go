@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/defrag"
+	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/limits"
@@ -198,6 +199,18 @@ type FairShare = limits.FairShare
 
 // PastRecord is the completed jobs that a policy learns from.
 type PastRecord = past.Record
+
+// Why is a job's present state: what blocks it, which jobs hold what it needs, and when it is expected to start.
+type Why = explain.Why
+
+// ForeseenEnd is when a job was seen to leave its devices, by a look ahead.
+type ForeseenEnd = explain.ForeseenEnd
+
+// EndText says when a job ends: as is expected, or at its time limit if it runs so long.
+func EndText(limit bool, at string) string { return explain.EndText(limit, at) }
+
+// Waiting is a job in line, and when it is expected to start.
+type Waiting = explain.Waiting
 
 // QueueUse is a queue and what its jobs hold, in milli-GPU.
 type QueueUse = limits.QueueUse

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
@@ -27,7 +24,7 @@ const DefaultHoldAfter = 30 * time.Minute
 // promise reserves the job its earliest start. If none is in sight, nothing is promised.
 func (e *Engine) promise(j *job.State) {
 	w, ok := e.resv.Earliest(j, false)
-	if e.holdDue(j) && (!ok || reserve.OutOfSight(e.w.Now, w.At)) {
+	if e.resv.HoldDue(j) && (!ok || reserve.OutOfSight(e.w.Now, w.At)) {
 		if hold, found := e.resv.Hold(j); found {
 			if e.mode == sched.Conservative && j.Promise != cluster.Never { // its record has the promise
 				e.touch(j)
@@ -46,40 +43,6 @@ func (e *Engine) promise(j *job.State) {
 	}
 	j.Promise = w.At
 	e.resv.Promise(w)
-}
-
-// holdDue reports whether a job has been in line for so long that nodes may be held for it.
-func (e *Engine) holdDue(j *job.State) bool { return e.cfg.HoldAfter > 0 && e.heldSince(j) <= e.w.Now }
-
-// heldSince is from when on nodes may be held for a job.
-func (e *Engine) heldSince(j *job.State) cluster.Time { return j.StarvingSince.Add(e.cfg.HoldAfter) }
-
-// holdText says what is held for a job; "": nothing is.
-func (e *Engine) holdText(j *job.State) string {
-	windows := e.resv.Windows()
-	i := slices.IndexFunc(windows, func(w reserve.Window) bool { return w.Hold && w.Job == j.Spec.ID })
-	if i < 0 {
-		return ""
-	}
-	var names []string
-	gpus, have := 0, 0
-	windows[i].Each(func(node int32, takes int) {
-		n := &e.st.Nodes()[node]
-		gpus, have = gpus+takes, have+min(takes, int(n.FreeGPUs()))
-		if names = append(names, n.Spec().Name); len(names) > explain.MostNamed {
-			names[explain.MostNamed] = "..."
-			names = names[:explain.MostNamed+1]
-		}
-	})
-	what := "room is"
-	if gpus > 0 {
-		what = "GPUs are"
-	}
-	text := fmt.Sprintf("%s being held for it since %s on %s", what, e.clock(e.heldSince(j)), strings.Join(names, ","))
-	if gpus > 0 {
-		text += fmt.Sprintf(": %d of %d are free", have, gpus)
-	}
-	return text
 }
 
 // tickAdvance begins and ends advance reservations.

@@ -33,15 +33,7 @@ func (e *Engine) Beliefs() []Belief {
 
 // Nodes returns the nodes in the order in which they joined, with the state
 // and the bad GPUs that the engine believes them to have.
-func (e *Engine) Nodes() []cluster.Node {
-	list := make([]cluster.Node, len(e.st.Nodes()))
-	for i := range list {
-		n := &e.st.Nodes()[i]
-		list[i] = *n.Spec()
-		list[i].Bad = (uint64(1)<<n.Spec().GPUs - 1) &^ n.Healthy()
-	}
-	return list
-}
+func (e *Engine) Nodes() []cluster.Node { return inventory.Described(&e.st) }
 
 // Spec returns a job as the engine has it; nil if there is none. It must not
 // be changed.

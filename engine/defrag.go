@@ -129,7 +129,7 @@ func (e *Engine) notLooked(id cluster.JobID) Moves {
 	switch {
 	case j.State != job.Pending:
 	case !j.Eligible:
-		m.Text = "no move would help: " + e.parkedText(j)
+		m.Text = "no move would help: " + e.explain.Parked(j)
 	case !e.limits.Allows(j, e.w.LeastMilli(j)):
 		r := e.limits.Check(j, e.w.LeastMilli(j))
 		m.Text = "no move would help: " + e.limits.Text(&r, j, e.clock)
@@ -184,7 +184,7 @@ func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Re
 		return m, nil
 	}
 	without := cluster.Never
-	if start, ok := e.foreseen(j); ok && !reserve.OutOfSight(e.w.Now, start.At) {
+	if start, ok := e.explain.Earliest(j); ok && !reserve.OutOfSight(e.w.Now, start.At) {
 		without = start.At
 	}
 	e.moving.Weigh(&m, way, without, d.Horizon)

@@ -9,11 +9,13 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/admission"
 	"github.com/muster-gpu/muster/engine/defrag"
+	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/lending"
 	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/links"
+	"github.com/muster-gpu/muster/engine/loans"
 	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
@@ -96,7 +98,7 @@ type Engine struct {
 	lending  *lending.Book    // what services lend
 	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
 	plan     plan.Book        // the plan in force
-	loansAt  cluster.Time     // when nodes are given back or taken next
+	loans    loans.Book       // how many nodes are given back to their lenders
 	mode     sched.Backfill
 	st       inventory.Store
 	nodeID   map[string]int32 // looked up only
@@ -126,6 +128,7 @@ type Engine struct {
 	thorough bool // tests: every candidate is really tried
 	ps       passState
 	defrag   defragState
+	explain  *explain.Explainer
 	past     past.Book // what completed jobs tell
 
 	actions []Action
@@ -194,7 +197,8 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.victims = preempt.New(rules, &e.find, &e.limits, &e.running)
 	e.running = running.New(&e.w, cfg.Policy, &e.victims, (*oracle)(e).Jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
-	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer}
+	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer,
+		HoldAfter: cfg.HoldAfter}
 	e.admission = admission.New(&e.find, &e.cfg.Spec, cfg.Placer, &e.limits, &e.resv, e.nodeID, cfg.Unshared)
 	e.leavers = pending.Leavers{Store: &e.st, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
 	e.line = pending.Line{World: &e.w, Policy: cfg.Policy, Jobs: (*oracle)(e).Jobs, Touch: e.touch}
@@ -211,6 +215,9 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		e.mode = *cfg.Backfill
 	}
 	e.timers.Holds = e.timerHolds
+	e.explain = explain.New(&explain.Rooms{Places: &e.find, Placer: cfg.Placer, Speeds: &e.speeds,
+		Links: &e.links, Running: &e.running, Limits: &e.limits, Loans: &e.loans, Plan: &e.plan, Victims: &e.victims,
+		Reserved: &e.resv, Line: &e.line, Deps: &e.deps, Strict: e.mode == sched.Strict, Clock: e.clock})
 	e.deps = pending.NewDeps((*oracle)(e).Jobs, e.admit, e.touch)
 	if cfg.Defrag != nil {
 		e.defrag = defragState{Settings: cfg.Defrag.WithDefaults(), on: true}
@@ -247,7 +254,8 @@ func (e *Engine) initCluster(from *Snapshot) error {
 			return err
 		}
 	}
-	if err := e.initLoans(); err != nil {
+	var err error
+	if e.loans, err = loans.New(&e.w, &e.cfg.Spec, e.nodeID); err != nil {
 		return err
 	}
 	if from == nil {

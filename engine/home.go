@@ -29,25 +29,10 @@ func (e *Engine) freezes() bool {
 	return false
 }
 
-// leavesHomeAt is from when on a suspended job in line goes wherever there is room, if it has not
-// had its devices until then; Never: it has no checkpoint to go on from. Where jobs take turns
-// another turn comes, with others beside it: it waits ten times as long.
-func (e *Engine) leavesHomeAt(j *job.State) cluster.Time {
-	c := &j.Spec.Checkpoint
-	if j.Home == nil || !j.Eligible || c.None || j.IgnoresCheckpoint {
-		return cluster.Never
-	}
-	wait := max(job.LeastStay, j.UnsavedAt(0)+c.Restart)
-	if e.w.Traits.Round > 0 {
-		wait = 10 * min(wait, cluster.MaxDuration/10)
-	}
-	return j.EligibleSince.Add(wait)
-}
-
 // watchHome has the engine look for room elsewhere for a suspended job that comes into line, when
 // it may leave its memory.
 func (e *Engine) watchHome(j *job.State) {
-	if at := e.leavesHomeAt(j); at > e.w.Now && at != cluster.Never {
+	if at := e.w.LeavesHomeAt(j); at > e.w.Now && at != cluster.Never {
 		e.timers.Set(at, pending.Home, j)
 	}
 }
@@ -56,7 +41,7 @@ func (e *Engine) watchHome(j *job.State) {
 // checkpoint, where there is room. Else it keeps what it has in memory.
 func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 	s := e.shapes.At(j.Shape)
-	if e.leavesHomeAt(j) > e.w.Now || s.Failed == e.epoch || r.Blocked != nil {
+	if e.w.LeavesHomeAt(j) > e.w.Now || s.Failed == e.epoch || r.Blocked != nil {
 		return false
 	}
 	home, done := j.Home, j.Done

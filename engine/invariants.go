@@ -20,7 +20,7 @@ func (e *Engine) CheckInvariants() error {
 	for _, f := range []func() error{
 		e.checkIdleState, e.checkJobs, e.books().Check, e.checkIndexes, e.running.Check, e.checkLine, e.plan.Check,
 		func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
-		e.checkLoans, e.checkDependencies, e.checkWork, e.checkWhys,
+		func() error { return e.loans.Check(e.jobs) }, e.checkDependencies, e.checkWork, e.checkWhys,
 		func() error { return e.lending.Check(e.jobs) }} {
 		if err := f(); err != nil {
 			errs = append(errs, err)

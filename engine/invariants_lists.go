@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/explain"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/sched"
 )
@@ -93,7 +94,7 @@ func (e *Engine) checkWork() error {
 		if err != nil || e.mode != sched.Skip && j != first || !e.limits.Allows(j, e.w.LeastMilli(j)) {
 			return
 		}
-		if e.fitsNow(e.anywhere(), j, e.shapes.At(j.Shape)) {
+		if e.find.Fits(e.anywhere(), j, e.shapes.At(j.Shape)) {
 			err = fmt.Errorf("job %d (mode %s) fits now and waits", j.Spec.ID, e.mode)
 		}
 	})
@@ -139,7 +140,7 @@ func (e *Engine) checkAhead(j *job.State, ahead int, expected cluster.Time) erro
 		return fmt.Errorf("job %d is number %d in the line; its explanation says that %d jobs are ahead of it",
 			j.Spec.ID, at+1, ahead)
 	}
-	if at >= maxAhead || e.stats.Steps%32 != 0 {
+	if at >= explain.MostAhead || e.stats.Steps%32 != 0 {
 		return nil
 	}
 	if w := e.Line(at + 1)[at]; w.Expected != expected {

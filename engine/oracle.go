@@ -65,7 +65,7 @@ func (o *oracle) Running() *order.List { return o.running.ByKey() }
 
 func (o *oracle) Company(j *job.State) *links.Company {
 	e := (*Engine)(o)
-	return e.links.Company(e.Nodes, e.transmitting, j)
+	return e.links.Company(e.Nodes, e.running.Started, j)
 }
 
 func (o *oracle) Ends() *order.List { return o.running.ByEnd() }

@@ -143,7 +143,7 @@ func (e *Engine) hopeless(g *pending.Group) bool {
 // mayHold reports whether nodes are to be held for the first job of a group.
 func (e *Engine) mayHold(s *shape.Shape, g *pending.Group) bool {
 	id, ok := g.First()
-	return ok && e.holdDue(e.jobs[id]) && e.resv.OpenEnded(s)
+	return ok && e.resv.HoldDue(e.jobs[id]) && e.resv.OpenEnded(s)
 }
 
 // block draws the consequences of a job that cannot start for lack of room.
@@ -167,7 +167,7 @@ func (e *Engine) block(p *passState, j *job.State) {
 		}
 		p.stop = all
 	case sched.EASY:
-		if !e.resv.Meets(s) || e.holdDue(j) && e.resv.OpenEnded(s) {
+		if !e.resv.Meets(s) || e.resv.HoldDue(j) && e.resv.OpenEnded(s) {
 			e.promise(j)
 		}
 	case sched.Conservative:

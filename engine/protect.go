@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/muster-gpu/muster/cluster"
 )
 
@@ -10,20 +8,15 @@ import (
 // finds nor one that is asked for. A job that is on its way when they begin arrives. Whether
 // an instant is among them depends on the time alone, so a replay sees the same.
 
-// unix is an instant on the calendar, in whole seconds.
-func (e *Engine) unix(t cluster.Time) int64 {
-	return e.cfg.Spec.Epoch + int64(t/cluster.Time(time.Second))
-}
-
 // protectedNow says why no job is moved now; "": they may be.
 func (e *Engine) protectedNow() string {
-	return e.defrag.Protected.Says(e.unix(e.w.Now))
+	return e.defrag.Protected.Says(e.cfg.Spec.Unix(e.w.Now))
 }
 
 // unprotectedFrom is the first instant from one on at which jobs may be moved.
 func (e *Engine) unprotectedFrom(t cluster.Time) cluster.Time {
-	if end, within := e.defrag.Protected.Until(e.unix(t)); within {
-		return cluster.Time((end - e.cfg.Spec.Epoch) * int64(time.Second))
+	if end, within := e.defrag.Protected.Until(e.cfg.Spec.Unix(t)); within {
+		return e.cfg.Spec.Instant(end)
 	}
 	return t
 }

@@ -155,7 +155,7 @@ func (e *Engine) leaveForeign(j *job.State) {
 	})
 	if down >= 0 {
 		e.loseJob(j, j.Allocs[down].Node, inventory.AnyDevice)
-	} else if e.givenAny(j.Allocs) {
+	} else if onGivenBack(&e.st, j.Allocs) {
 		e.evictLent(j)
 	}
 }

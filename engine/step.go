@@ -40,7 +40,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 	})
 	e.runTimers()
-	e.loansDue()
+	e.changeLoans()
 	e.defragDue()
 	e.startReady()
 	planned := e.plan.Due()
@@ -272,7 +272,7 @@ func (e *Engine) comeBack(j *job.State, reason job.StopReason, home, dest []inve
 		}
 		if j.Home = home; home != nil {
 			e.freeze(j, home, j.Done)
-			if e.givenAny(home) {
+			if onGivenBack(&e.st, home) {
 				e.loseMemory(j) // a node was given back while it was being suspended there
 			}
 		}
@@ -562,7 +562,7 @@ func (e *Engine) nextWake() cluster.Time {
 		wake = min(wake, e.limits.NextChange(), e.resv.NextChange())
 	}
 	if e.live > 0 {
-		wake = min(wake, e.plan.Wake())
+		wake = min(wake, e.plan.Wake(), e.loans.Wake())
 	}
-	return min(wake, e.defragWake(), e.loansWake())
+	return min(wake, e.defragWake())
 }

@@ -22,7 +22,7 @@ func (e *Engine) timerHolds(t *pending.Timer) bool {
 	case pending.Promote:
 		return j.Eligible && t.At >= j.PromoteAt
 	case pending.Home:
-		return t.At == e.leavesHomeAt(j)
+		return t.At == e.w.LeavesHomeAt(j)
 	case pending.Movable:
 		return (j.State == job.Starting || j.State == job.Running) && t.At == j.MovableAt()
 	case pending.Limit, pending.Safe, pending.KeyDue: // the last is kept with the jobs that run

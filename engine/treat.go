@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
@@ -17,7 +15,7 @@ func (e *Engine) treat() {
 	if !e.links.Due() {
 		return
 	}
-	for _, j := range e.links.Treat(e.Nodes, e.transmitting()) {
+	for _, j := range e.links.Treat(e.Nodes, e.running.Started()) {
 		e.touch(j)
 		at := slices.IndexFunc(e.actions, func(a Action) bool { return a.Type == Start && a.Job == j.Spec.ID })
 		if at >= 0 {
@@ -29,48 +27,14 @@ func (e *Engine) treat() {
 	}
 }
 
-// transmitting lists the running jobs by number.
-func (e *Engine) transmitting() (running []*job.State) {
-	e.running.ByKey().Walk(func(it order.Item) bool {
-		if j := e.jobs[it.ID]; j.State == job.Starting || j.State == job.Running {
-			running = append(running, j)
-		}
-		return true
-	})
-	slices.SortFunc(running, func(a, b *job.State) int { return int(a.Spec.ID - b.Spec.ID) })
-	return running
-}
-
 // OnNetwork says how a running job's traffic is treated and what it loses to others; false: it transmits nothing over
 // a network that is described.
 func (e *Engine) OnNetwork(id cluster.JobID) (links.View, bool) {
-	j := e.job(id)
-	if j == nil || e.cfg.Spec.Network == nil || j.State != job.Starting && j.State != job.Running {
-		return links.View{}, false
-	}
-	return e.links.View(e.Nodes, e.transmitting(), j)
+	return e.explain.OnNetwork(id)
 }
 
 // LinkLoads lists what the links of the network carry, by class, the busiest first.
-func (e *Engine) LinkLoads() []links.Load { return e.links.Loads(e.Nodes, e.transmitting()) }
-
-// onNetwork says in words what a running job loses on the network; "": nothing.
-func (e *Engine) onNetwork(j *job.State) string {
-	v, yes := e.OnNetwork(j.Spec.ID)
-	if !yes || v.Takes <= v.Alone {
-		return ""
-	}
-	text := fmt.Sprintf("; on the network an iteration takes %s instead of %s", v.Takes.Round(time.Millisecond),
-		v.Alone.Round(time.Millisecond))
-	if len(v.With) > 0 {
-		w := &v.With[0]
-		text += fmt.Sprintf(", as job %d %s transmits over %s, too", w.Job, e.jobs[w.Job].Spec.Name, w.Link)
-		if len(v.With) > 1 {
-			text += fmt.Sprintf(" (and %d others)", len(v.With)-1)
-		}
-	}
-	return text
-}
+func (e *Engine) LinkLoads() []links.Load { return e.links.Loads(e.Nodes, e.running.Started()) }
 
 // noteTraffic takes over what was measured of a job's traffic, unless it is about what was known, and what it says of
 // its slots.
@@ -84,7 +48,7 @@ func (e *Engine) noteTraffic(j *job.State, ev *Event) {
 	}
 	t := ev.Traffic.Value()
 	if ev.Iteration > 0 && t.Compute == 0 {
-		t.Compute = e.links.Computing(e.Nodes, e.transmitting, j, ev.Iteration)
+		t.Compute = e.links.Computing(e.Nodes, e.running.Started, j, ev.Iteration)
 	}
 	if t == (cluster.Traffic{}) || t.Check() != nil || e.links.Traffic(j).Like(&t) {
 		return

@@ -134,7 +134,7 @@ func TestMPSClients(t *testing.T) {
 		spec := &cluster.Job{Tasks: []cluster.TaskSet{{Count: 1, Request: share(10)}}}
 		id := e.admission.ShapeOf(spec)
 		j := &job.State{Tenure: &job.Tenure{}, Spec: spec, Shape: id}
-		text := e.explainer().Room(j, e.shapes.At(id))
+		text := e.explain.Room(j, e.shapes.At(id))
 		if strings.Contains(text, "MPS takes clients") != (c.sharing == cluster.MPS) {
 			t.Errorf("%s under %v: %s", c.model, c.sharing, text)
 		}

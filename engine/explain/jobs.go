@@ -1,5 +1,6 @@
-// Package explain says in words what is in a job's way on nodes: what there is room for where it may run, which jobs
-// have what it needs or are to leave it, and beside which it does not go. It only reads.
+// Package explain says in words what is in a job's way: what there is room for where it may run, which jobs have what
+// it needs or are to leave it, beside which it does not go, what quotas, reservations and the plan say; and when it is
+// expected to start. It tries and restores, and changes nothing.
 package explain
 
 import (
@@ -13,26 +14,76 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/lending"
+	"github.com/muster-gpu/muster/engine/limits"
+	"github.com/muster-gpu/muster/engine/links"
+	"github.com/muster-gpu/muster/engine/loans"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
+	"github.com/muster-gpu/muster/engine/plan"
+	"github.com/muster-gpu/muster/engine/preempt"
+	"github.com/muster-gpu/muster/engine/reserve"
+	"github.com/muster-gpu/muster/engine/running"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
 	"github.com/muster-gpu/muster/engine/speed"
 	"github.com/muster-gpu/muster/engine/words"
 )
 
-// Explainer explains the jobs of a world as it is.
-type Explainer struct {
-	places *placement.Finder
-	world  *sched.World
-	st     *inventory.Store
-	speeds *speed.Book
-	clock  func(cluster.Time) string
+// Rooms are what explanations are made from.
+type Rooms struct {
+	Places   *placement.Finder
+	Placer   placement.Placer
+	Speeds   *speed.Book
+	Links    *links.Book
+	Running  *running.Jobs
+	Limits   *limits.Book
+	Loans    *loans.Book
+	Plan     *plan.Book
+	Victims  *preempt.Finder
+	Reserved *reserve.Book
+	Line     *pending.Line
+	Deps     *pending.Deps
+	Strict   bool                      // no job passes one that is blocked
+	Clock    func(cluster.Time) string // writes an instant
 }
 
-// New explains where a finder finds places; clock writes an instant.
-func New(places *placement.Finder, clock func(cluster.Time) string) *Explainer {
-	return &Explainer{places, places.World, places.World.Store, places.Speeds, clock}
+// Explainer explains the jobs of a world as it is.
+type Explainer struct {
+	places   *placement.Finder
+	placer   placement.Placer
+	world    *sched.World
+	st       *inventory.Store
+	speeds   *speed.Book
+	links    *links.Book
+	running  *running.Jobs
+	limits   *limits.Book
+	lending  *lending.Book
+	loans    *loans.Book
+	plan     *plan.Book
+	victims  *preempt.Finder
+	reserved *reserve.Book
+	line     *pending.Line
+	deps     *pending.Deps
+	strict   bool
+	clock    func(cluster.Time) string
+}
+
+// New explains from these rooms.
+func New(r *Rooms) *Explainer {
+	return &Explainer{places: r.Places, placer: r.Placer, world: r.Places.World,
+		st: r.Places.World.Store, speeds: r.Speeds, links: r.Links, running: r.Running, limits: r.Limits,
+		lending: r.Places.Lending, loans: r.Loans, plan: r.Plan, victims: r.Victims, reserved: r.Reserved,
+		line: r.Line, deps: r.Deps, strict: r.Strict, clock: r.Clock}
+}
+
+// job is a job by number; nil: there is none.
+func (x *Explainer) job(id cluster.JobID) *job.State {
+	if all := x.jobs(); id >= 0 && int(id) < len(all) {
+		return all[id]
+	}
+	return nil
 }
 
 func (x *Explainer) jobs() []*job.State { return x.places.Around.Jobs() }

@@ -102,6 +102,17 @@ func (st *Store) domain(level, name string) int32 {
 	return id
 }
 
+// Described lists the nodes in the order in which they joined, with their states and the GPUs that are bad.
+func Described(st *Store) []cluster.Node {
+	list := make([]cluster.Node, len(st.nodes))
+	for i := range list {
+		n := &st.nodes[i]
+		list[i] = *n.Spec()
+		list[i].Bad = (uint64(1)<<n.Spec().GPUs - 1) &^ n.Healthy()
+	}
+	return list
+}
+
 // Whole is the milli-GPU of all nodes, in whatever state they are.
 func Whole(st *Store) (m cluster.Milli) {
 	for i := range st.nodes {

@@ -254,3 +254,11 @@ func enoughFree(site *Site, g *shape.Stage) bool {
 	}
 	return g.HoldTasks(site.r.In, site.req[0].Request.GPUs, site.req[0].Count)
 }
+
+// Fits reports whether there is room for a job at its smallest size.
+func (f *Finder) Fits(r Request, j *job.State, s *shape.Shape) bool {
+	mark := r.In.Mark()
+	_, ok := f.Place(r, j, s, s.Min)
+	r.In.Rollback(mark)
+	return ok
+}

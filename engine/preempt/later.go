@@ -20,6 +20,9 @@ type Later struct {
 // Job is the job that leaves.
 func (x *Later) Job() *job.State { return x.j }
 
+// Protects reports whether jobs are protected after each start, so that others may get their devices later.
+func (f *Finder) Protects() bool { return f.rules.MinRuntime > 0 }
+
 // StillLeaves asks again, when others have left.
 func (f *Finder) StillLeaves(x *Later, j *job.State) bool {
 	return !x.only || f.stillReclaimable(j, &x.victim)

@@ -32,6 +32,8 @@ type Book struct {
 	Find   *placement.Finder
 	Around Around
 	Placer placement.Placer
+	// HoldAfter bounds how long others pass a blocked job whose start is not in sight; 0: for ever.
+	HoldAfter time.Duration
 
 	windows []Window
 	advance []Advance

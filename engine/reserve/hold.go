@@ -141,3 +141,9 @@ func (b *Book) freeAt(p *portion, on []holder) cluster.Time {
 	}
 	return now
 }
+
+// HeldSince is from when on nodes may be held for a job.
+func (b *Book) HeldSince(j *job.State) cluster.Time { return j.StarvingSince.Add(b.HoldAfter) }
+
+// HoldDue reports whether a job has been in line for so long that nodes may be held for it.
+func (b *Book) HoldDue(j *job.State) bool { return b.HoldAfter > 0 && b.HeldSince(j) <= b.World.Now }

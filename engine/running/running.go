@@ -134,6 +134,18 @@ func (l *Jobs) Booked() *[3]int { return &l.tiers }
 // Placed lists the jobs that wait for their devices, in no order. It is valid until the next change.
 func (l *Jobs) Placed() []*job.State { return l.placed }
 
+// Started lists the jobs that do not wait for their devices, by number.
+func (l *Jobs) Started() (list []*job.State) {
+	l.ByKey().Walk(func(it order.Item) bool {
+		if j := l.all()[it.ID]; j.State == job.Starting || j.State == job.Running {
+			list = append(list, j)
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b *job.State) int { return int(a.Spec.ID - b.Spec.ID) })
+	return list
+}
+
 // RunItem is a job's place in the order of victims, as it is now.
 func (l *Jobs) RunItem(j *job.State) order.Item {
 	it := order.Item{Key: l.policy.Key(l.world.View(), l.world.Job(j)), Submit: j.Spec.Submit, ID: int32(j.Spec.ID)}

@@ -104,6 +104,21 @@ func (w *World) EndOf(j *job.State) cluster.Time {
 	return j.ExpectedEnd(w.Now)
 }
 
+// LeavesHomeAt is from when on a suspended job in line goes wherever there is room, if it has not
+// had its devices until then; Never: it has no checkpoint to go on from. Where jobs take turns
+// another turn comes, with others beside it: it waits ten times as long.
+func (w *World) LeavesHomeAt(j *job.State) cluster.Time {
+	c := &j.Spec.Checkpoint
+	if j.Home == nil || !j.Eligible || c.None || j.IgnoresCheckpoint {
+		return cluster.Never
+	}
+	wait := max(job.LeastStay, j.UnsavedAt(0)+c.Restart)
+	if w.Traits.Round > 0 {
+		wait = 10 * min(wait, cluster.MaxDuration/10)
+	}
+	return j.EligibleSince.Add(wait)
+}
+
 // Oracle answers questions of the views that only the engine can answer. The answers change no
 // decision, though some are remembered: FairShare adds an unknown user, MayEnter a shape.
 type Oracle interface {
