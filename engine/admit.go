@@ -36,7 +36,7 @@ func (e *Engine) admit(j *job.State) {
 		park = job.ParkedArray
 	}
 	if park == job.NotParked {
-		if e.hunger(j); e.plan.Gated(j) {
+		if e.boundWait(j); e.plan.Gated(j) {
 			park = job.ParkedPlan
 		}
 	}
@@ -48,10 +48,10 @@ func (e *Engine) admit(j *job.State) {
 	}
 }
 
-// hunger sets the time at which the job will have waited too long. Time for
+// boundWait sets the time at which the job will have waited too long. Time for
 // which it was held, or waited for others' ends, does not count; a placement
 // that was taken back does not interrupt the waiting.
-func (e *Engine) hunger(j *job.State) {
+func (e *Engine) boundWait(j *job.State) {
 	if e.cfg.HoldAfter > 0 {
 		j.StarvingSince = min(j.StarvingSince, e.w.Now)
 	}

@@ -31,7 +31,7 @@ func (e *Engine) CheckAdopted(r *job.Record) string {
 	if text != "" {
 		return text
 	}
-	j := &job.State{Tenure: &e.none, Spec: r.Spec, Facts: job.Facts{State: r.State}, Queue: int32(queue)}
+	j := &job.State{Tenure: &e.noTenure, Spec: r.Spec, Facts: job.Facts{State: r.State}, Queue: int32(queue)}
 	return e.checkPlace(j, r.Spec, r.Allocs)
 }
 

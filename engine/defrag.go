@@ -161,7 +161,7 @@ func (e *Engine) moveFor(r placement.Request, j *job.State) bool {
 func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Relocation) {
 	d, s := &e.defrag, e.shapes.At(j.Shape)
 	m := e.moving.Moves(j, s)
-	if m.Text = e.unmoving(j, s); m.Text != "" {
+	if m.Text = e.whyNotMoved(j, s); m.Text != "" {
 		return m, nil
 	}
 	left := e.movesLeft()
@@ -192,10 +192,10 @@ func (e *Engine) planMoves(r placement.Request, j *job.State) (Moves, *defrag.Re
 	return m, way
 }
 
-// unmoving says why moves cannot help the job; "": they may.
-func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
+// whyNotMoved says why moves cannot help the job; "": they may.
+func (e *Engine) whyNotMoved(j *job.State, s *shape.Shape) string {
 	r := &s.Sets[0].Request
-	if text := e.unmovable(); text != "" {
+	if text := e.whyNoneMoves(); text != "" {
 		return text
 	}
 	switch {
@@ -221,8 +221,8 @@ func (e *Engine) unmoving(j *job.State, s *shape.Shape) string {
 	return ""
 }
 
-// unmovable says why no job is moved at all; "": jobs may be.
-func (e *Engine) unmovable() string {
+// whyNoneMoves says why no job is moved at all; "": jobs may be.
+func (e *Engine) whyNoneMoves() string {
 	switch {
 	case e.plan.Active() && !e.w.Traits.Anywhere:
 		return "policy " + e.cfg.Policy.Name() + " plans where jobs run: only its plans move them"
@@ -315,7 +315,7 @@ func (e *Engine) compact(short bool) {
 	if d.compacting == NoCompact {
 		return
 	}
-	text := e.unmovable()
+	text := e.whyNoneMoves()
 	if short {
 		text = "no node is emptied while a job waits for room"
 	}
@@ -332,7 +332,7 @@ func (e *Engine) compact(short bool) {
 		e.postpone(&m)
 		if goes = goes && (m.Worth || d.look); goes {
 			// also where moves are only looked for: the next node is seen as it is then
-			e.sendOff(way.Movers, nil, cluster.NoJob)
+			e.startMoves(way.Movers, nil, cluster.NoJob)
 		}
 		m.Made = goes && !d.look
 		if d.seen = append(d.seen, m); !goes {

@@ -89,47 +89,49 @@ var DefaultStop = [3]StopRule{
 // same batches give the same decisions, hash by hash.
 type Engine struct {
 	cfg      Config
-	w        sched.World      // what policies are shown
-	find     placement.Finder // where jobs go
-	moving   defrag.Finder    // which jobs could go elsewhere
-	victims  preempt.Finder   // which jobs leave for which
-	speeds   speed.Book       // how fast they are there
-	links    links.Book       // how the network treats their traffic
-	lending  *lending.Book    // what services lend
-	promoter sched.Promoter   // nil: what a job received counts for ever, or a restart goes on
-	plan     plan.Book        // the plan in force
-	loans    loans.Book       // how many nodes are given back to their lenders
-	mode     sched.Backfill
-	st       inventory.Store
+	mode     sched.Backfill // in force
+	promoter sched.Promoter // nil: what a job received counts for ever, or a restart goes on
+
+	w        sched.World      // the time, and what policies are shown
 	nodeID   map[string]int32 // looked up only
 	parts    []partition
-	limits   limits.Book // what queues and users may hold
+	jobs     []*job.State    // by number; nil where there is none
+	noTenure job.Tenure      // of all jobs that have only waited so far
+	live     int             // jobs that are not done
+	elastic  int             // jobs seen that can change their size
+	ready    []cluster.JobID // placed jobs whose devices became free in this step
 
-	jobs      []*job.State
-	none      job.Tenure // of jobs that were given nothing so far
-	live      int        // jobs that are not done
+	// The rooms, from the bottom: each but the first few is made of those before it.
+	st        inventory.Store
 	shapes    shape.Table
-	line      pending.Line
-	ready     []cluster.JobID // placed jobs whose devices became free in this step
-	running   running.Jobs    // that hold devices and were not told to leave
-	elastic   int             // jobs seen that can change their size
+	past      past.Book        // what completed jobs tell
+	lending   *lending.Book    // what services lend
+	limits    limits.Book      // what queues and users may hold
+	loans     loans.Book       // which nodes are given back to their lenders
+	speeds    speed.Book       // how fast jobs are where they are
+	links     links.Book       // how the network treats their traffic
+	find      placement.Finder // where jobs go
+	resv      reserve.Book     // room for later
+	admission admission.Checker
+	line      pending.Line // what waits
 	deps      pending.Deps
-	admission admission.Checker // which jobs are refused at once
 	leavers   pending.Leavers
+	timers    pending.Timers
+	victims   preempt.Finder // which jobs leave for which
+	running   running.Jobs   // jobs that hold devices
+	plan      plan.Book      // the plan in force
+	moving    defrag.Finder  // which jobs could go elsewhere
+	explain   *explain.Explainer
 
 	epoch    int64        // grows when devices are released: what failed may fit now
-	lent     int64        // grows when jobs get devices, where queues matter
+	gains    int64        // grows when jobs get devices, where queues matter
 	seenAt   int64        // epoch of the last pass
 	fresh    bool         // something arrived since the last pass
+	thorough bool         // tests: every candidate is really tried
 	rekeyed  cluster.Time // Now / Rekey when keys of the line were last evaluated
 	rerunAt  cluster.Time // Now / Rerun when keys of running jobs were
-	timers   pending.Timers
-	resv     reserve.Book
-	thorough bool // tests: every candidate is really tried
-	ps       passState
+	current  passState    // of the pass that goes on
 	defrag   defragState
-	explain  *explain.Explainer
-	past     past.Book // what completed jobs tell
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step

@@ -74,7 +74,7 @@ func (e *Engine) goOn(j *job.State, b *Given) {
 	if b == nil || !b.valid(e.w.Now) {
 		return
 	}
-	e.give(j)
+	e.giveTenure(j)
 	j.Attained, j.Weighted, j.Unweighted = b.Attained, b.Service, b.Attained
 	j.Ran, j.Done, j.Saved, j.Speed, j.Preemptions = b.Ran, b.Done, b.Done, b.Rate, b.Preemptions
 	j.ServedBefore, j.RanBefore, j.DoneBefore, j.Promotion = b.Before, b.RanBefore, b.DoneBefore, b.Promotion

@@ -39,10 +39,10 @@ func (e *Engine) checkIdleState() error {
 	switch {
 	case e.st.Tentative():
 		return errors.New("changes of nodes or of what queues use could be undone between steps")
-	case e.ps.walk.Open():
+	case e.current.walk.Open():
 		return errors.New("a pass goes on between steps")
-	case !reflect.ValueOf(&e.none).Elem().IsZero():
-		return fmt.Errorf("something was given to all that were given nothing: %+v", e.none)
+	case !reflect.ValueOf(&e.noTenure).Elem().IsZero():
+		return fmt.Errorf("something was given to all that were given nothing: %+v", e.noTenure)
 	}
 	return nil
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 )
 
-// give lets a job have something: it shares nothing with those that wait.
-func (e *Engine) give(j *job.State) {
-	if j.Tenure == &e.none {
+// giveTenure lets a job have something: it shares nothing with those that wait.
+func (e *Engine) giveTenure(j *job.State) {
+	if j.Tenure == &e.noTenure {
 		j.Tenure = &job.Tenure{}
 	}
 }

@@ -32,8 +32,8 @@ func (e *Engine) Paces() []speed.PaceRecord { return e.speeds.PaceRecords() }
 // shares, also those that are told to leave, by number.
 func (e *Engine) Company(id cluster.JobID) []cluster.JobID { return e.speeds.Company(id) }
 
-// listen books what a job with shares tells of its speed.
-func (e *Engine) listen(j *job.State, ev *Event) {
+// noteSpeed books what a job with shares tells of its speed.
+func (e *Engine) noteSpeed(j *job.State, ev *Event) {
 	among := e.speeds.Company(j.Spec.ID)
 	switch {
 	case len(among) == 0:
@@ -65,9 +65,9 @@ func (e *Engine) measure(j *job.State, among []cluster.JobID) {
 	}
 }
 
-// stillSlow stops a job where one is too slow among others, or one of them does too
+// stopSlow stops a job where one is too slow among others, or one of them does too
 // little, unless the stopped one would be put back there.
-func (e *Engine) stillSlow(j *job.State) {
+func (e *Engine) stopSlow(j *job.State) {
 	e.touch(j)
 	among := e.speeds.Company(j.Spec.ID)
 	j.Slow = 0

@@ -20,13 +20,13 @@ import (
 // relocate tells jobs to leave for the places that were found for them, and gives
 // the gang theirs.
 func (e *Engine) relocate(j *job.State, way *defrag.Relocation) {
-	e.sendOff(way.Movers, way.Allocs, j.Spec.ID)
+	e.startMoves(way.Movers, way.Allocs, j.Spec.ID)
 	e.book(j, way.Allocs, inventory.TasksIn(way.Allocs))
 }
 
-// sendOff tells jobs to leave for the places that were found for them, and takes what the job gets for which they
+// startMoves tells jobs to leave for the places that were found for them, and takes what the job gets for which they
 // leave, if it is for one.
-func (e *Engine) sendOff(movers []defrag.Mover, allocs []inventory.Alloc, forJob cluster.JobID) {
+func (e *Engine) startMoves(movers []defrag.Mover, allocs []inventory.Alloc, forJob cluster.JobID) {
 	for i := range movers {
 		v := movers[i].Job
 		e.running.Remove(v)
@@ -103,9 +103,9 @@ func (e *Engine) destHolds(node int32, dev uint64) bool {
 	})
 }
 
-// land starts a job that has left where it was, if it is in line, on what was booked
+// startMoved starts a job that has left where it was, if it is in line, on what was booked
 // for it until just now.
-func (e *Engine) land(j *job.State, dest []inventory.Alloc) {
+func (e *Engine) startMoved(j *job.State, dest []inventory.Alloc) {
 	if dest == nil || j.State != job.Pending || !j.Eligible || !e.plan.Allows(j, dest) || !e.speeds.BearsAll(dest) ||
 		!e.st.TakeBack(dest, false, false) {
 		return

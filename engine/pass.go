@@ -55,7 +55,7 @@ func (e *Engine) pass() {
 	if e.mode >= sched.EASY || e.cfg.Starvation > 0 {
 		e.running.RefreshEnds()
 	}
-	p := &e.ps
+	p := &e.current
 	if p.short = false; e.line.Len() == 0 {
 		e.compact(false)
 		e.grow()
@@ -240,13 +240,13 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, obstacle) {
 // claims grows whenever a job that could not even preempt may be able to now:
 // when devices are released, and where queues matter also when a job gets some,
 // because its queue may then be one that borrows, or it may hold what services lend.
-func (e *Engine) claims() int64 { return e.epoch + e.lent }
+func (e *Engine) claims() int64 { return e.epoch + e.gains }
 
 // gotMore notes that a job got devices.
 func (e *Engine) gotMore() {
 	e.fresh = e.fresh || e.line.Several() > 0
 	if e.w.QueuesMatter || e.lending.Any() {
-		e.lent++
+		e.gains++
 		e.fresh = e.fresh || e.line.Len() > 0
 	}
 	if e.line.Queues != nil && e.mode != sched.Skip {

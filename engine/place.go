@@ -116,7 +116,7 @@ func (e *Engine) book(j *job.State, allocs []inventory.Alloc, tasks int32) {
 		panic("engine: a job that is not pending is placed")
 	}
 	e.dequeue(j)
-	e.give(j)
+	e.giveTenure(j)
 	j.Allocs = append([]inventory.Alloc(nil), allocs...)
 	j.Home = nil
 	s := e.shapes.Get(j.Shape)

@@ -67,7 +67,7 @@ func (e *Engine) aim(j *job.State, t *job.Target) {
 			e.keepAge(j, since)
 		}
 	case job.Starting, job.Running:
-		if e.moves(j) {
+		if e.leavesForHost(j) {
 			e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
 		} else {
 			e.follow(j)

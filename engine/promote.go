@@ -15,7 +15,7 @@ func (e *Engine) awaitPromotion(j *job.State) {
 		return
 	}
 	j.PromoteAt = e.promotionOf(j)
-	if j.PromoteAt <= e.w.Now && !e.ps.walk.Open() {
+	if j.PromoteAt <= e.w.Now && !e.current.walk.Open() {
 		e.beginAgain(j)
 	}
 	e.watchPromotion(j)

@@ -167,7 +167,7 @@ func (e *Engine) restoreJob(r *job.Record) error {
 	}
 	j := &job.State{
 		Spec: r.Spec, Facts: r.Facts, Weight: cmp.Or(r.Weight, cluster.Whole), Promise: cluster.Never, Group: -1,
-		User: e.limits.User(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.none,
+		User: e.limits.User(r.Spec.User), Milli: r.Spec.GPUMilli(), Devices: int32(r.Spec.GPUs()), Tenure: &e.noTenure,
 	}
 	if _, untouched := r.Untouched(); !untouched {
 		j.Tenure = e.tenureOf(r)
@@ -274,7 +274,7 @@ func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 		case job.ParkedDependency, job.ParkedSingleton:
 			e.dependencies(j) // sets the timers of delays again
 		case job.ParkedPlan:
-			e.starveAgain(j)
+			e.boundWaitAgain(j)
 		}
 		return
 	}
@@ -282,11 +282,11 @@ func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
 	if same && j.Key.Key != r.Key {
 		e.line.SetKey(j, r.Key)
 	}
-	e.starveAgain(j)
+	e.boundWaitAgain(j)
 }
 
-// starveAgain sets the time again at which the job will have waited too long.
-func (e *Engine) starveAgain(j *job.State) {
+// boundWaitAgain sets the time again at which the job will have waited too long.
+func (e *Engine) boundWaitAgain(j *job.State) {
 	if e.cfg.Starvation > 0 && !j.Promoted && !e.w.Divided(j) && j.StarvingSince != cluster.Never {
 		e.timers.Set(j.StarvingSince.Add(e.cfg.Starvation), pending.Starving, j)
 	}
@@ -342,7 +342,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		e.running.Restore(j, r.Key, r.EndKey)
 	}
 	if j.State == job.Placed {
-		e.starveAgain(j) // its placement may be taken back
+		e.boundWaitAgain(j) // its placement may be taken back
 		return
 	}
 	if j.LimitAt != cluster.Never && j.LimitAt != 0 {

@@ -60,7 +60,7 @@ func (e *Engine) Step(b Batch) Decision {
 		e.plan.Dirty = dirty // a job that comes back from a placement could run before
 	}
 	e.defrag.due, e.defrag.compacting = false, NoCompact
-	e.treat()
+	e.treatTraffic()
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
 		e.mixAction(&e.actions[i])
@@ -157,7 +157,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 		e.jobs = append(e.jobs, nil)
 	}
 	j := &job.State{
-		Tenure: &e.none, Spec: spec, Promise: cluster.Never, Group: -1,
+		Tenure: &e.noTenure, Spec: spec, Promise: cluster.Never, Group: -1,
 		Facts: job.Facts{FirstStart: cluster.Never, Since: e.w.Now, StarvingSince: cluster.Never},
 		User:  e.limits.User(spec.User), Milli: spec.GPUMilli(), Devices: int32(spec.GPUs()), Weight: cluster.Whole,
 	}
@@ -188,7 +188,7 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	e.deps.Join(j)
 	e.admit(j)
 	if v := e.job(spec.Replaces); inPlaceOf(v, j) {
-		e.land(j, e.dropDest(v))
+		e.startMoved(j, e.dropDest(v))
 	}
 }
 
@@ -246,7 +246,7 @@ func (e *Engine) stopped(j *job.State, ev *Event) {
 	if was != job.Stopping || j.How != job.Suspend {
 		j.Saved = j.Done
 	}
-	e.costs(j, ev.Switch)
+	e.noteCosts(j, ev.Switch)
 	e.noteSaves(j, ev.Saves)
 	held, dest := j.Allocs, e.dropDest(j)
 	e.free(j, was)
@@ -277,7 +277,7 @@ func (e *Engine) comeBack(j *job.State, reason job.StopReason, home, dest []inve
 			}
 		}
 		e.requeue(j)
-		e.land(j, dest)
+		e.startMoved(j, dest)
 	default:
 		e.finish(j, reason)
 	}
@@ -364,8 +364,8 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		j.Done = max(j.Done, ev.Done)
 		j.Saved = max(j.Saved, min(ev.Saved, j.Done)) // saved work is at most what is done
 		j.Memory = max(j.Memory, ev.Memory)
-		e.reckon(j, ev.Estimate)
-		e.costs(j, ev.Switch)
+		e.noteWork(j, ev.Estimate)
+		e.noteCosts(j, ev.Switch)
 		e.noteSaves(j, ev.Saves)
 		e.noteTraffic(j, ev)
 	}
@@ -376,7 +376,7 @@ func (e *Engine) report(j *job.State, ev *Event) {
 		j.Speed = j.Rate // what it is alone
 	}
 	if j.Spec.Shares() {
-		e.listen(j, ev)
+		e.noteSpeed(j, ev)
 	}
 	if !began && j.Began() {
 		e.deps.Began(j)
@@ -403,8 +403,8 @@ func (e *Engine) report(j *job.State, ev *Event) {
 	}
 }
 
-// reckon takes over how much work a job is, as its own progress tells.
-func (e *Engine) reckon(j *job.State, work time.Duration) {
+// noteWork takes over how much work a job is, as its own progress tells.
+func (e *Engine) noteWork(j *job.State, work time.Duration) {
 	if work <= 0 || work > cluster.MaxDuration || work == j.Spec.Estimate {
 		return
 	}
@@ -414,9 +414,9 @@ func (e *Engine) reckon(j *job.State, work time.Duration) {
 	e.fresh = e.fresh || e.line.Len() > 0 // what others were promised rests on it
 }
 
-// costs takes over what stopping a job and starting it again was measured to take:
+// noteCosts takes over what stopping a job and starting it again was measured to take:
 // which jobs to stop or to move is judged by that from then on.
-func (e *Engine) costs(j *job.State, s SwitchCost) {
+func (e *Engine) noteCosts(j *job.State, s SwitchCost) {
 	c := j.Spec.Checkpoint
 	c.Cost, c.Restart, c.Suspend = cmp.Or(max(0, s.Save), c.Cost), cmp.Or(max(0, s.Restart), c.Restart),
 		cmp.Or(max(0, s.Suspend), c.Suspend)

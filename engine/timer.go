@@ -82,7 +82,7 @@ func (e *Engine) fire(j *job.State, kind pending.TimerKind) {
 	case pending.Promote:
 		e.promote(j)
 	case pending.Slow:
-		e.stillSlow(j)
+		e.stopSlow(j)
 	case pending.Home, pending.Movable:
 		e.retryHomed()
 	case pending.KeyDue: // kept with the jobs that run

@@ -34,9 +34,9 @@ func (e *Engine) joinMoved() {
 	}
 }
 
-// moves reports whether a running job is stopped because it is to run beside another
+// leavesForHost reports whether a running job is stopped because it is to run beside another
 // one, as it could. If it then cannot, it is not stopped again before the next plan.
-func (e *Engine) moves(j *job.State) bool {
+func (e *Engine) leavesForHost(j *job.State) bool {
 	t := j.Target
 	if !t.Move || t.Beside == 0 || j.GuestOf == t.Beside || j.Planless() || !e.mayStop(j) {
 		return false

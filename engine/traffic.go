@@ -9,9 +9,9 @@ import (
 	"github.com/muster-gpu/muster/engine/order"
 )
 
-// treat decides how the network treats the traffic of running jobs, if that may be otherwise than before. A job that
-// starts in this step is told with its Start.
-func (e *Engine) treat() {
+// treatTraffic decides how the network treats the traffic of running jobs, if that may be otherwise than before. A job
+// that starts in this step is told with its Start.
+func (e *Engine) treatTraffic() {
 	if !e.links.Due() {
 		return
 	}
