@@ -121,6 +121,7 @@ type Engine struct {
 	running   running.Jobs   // jobs that hold devices
 	plan      plan.Book      // the plan in force
 	moving    defrag.Finder  // which jobs could go elsewhere
+	moves     defrag.Rules   // which may
 	explain   *explain.Explainer
 
 	epoch    int64        // grows when devices are released: what failed may fit now
@@ -199,6 +200,8 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.victims = preempt.New(rules, &e.find, &e.limits, &e.running)
 	e.running = running.New(&e.w, cfg.Policy, &e.victims, (*oracle)(e).Jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
+	e.moves = defrag.NewRules(&defrag.Rooms{Spec: &e.cfg.Spec, Finder: &e.moving, Reserved: &e.resv,
+		Running: &e.running, Limits: &e.limits, Victims: &e.victims, Plan: &e.plan, Unshared: cfg.Unshared})
 	e.resv = reserve.Book{World: &e.w, Find: &e.find, Around: (*oracle)(e), Placer: cfg.Placer,
 		HoldAfter: cfg.HoldAfter}
 	e.admission = admission.New(&e.find, &e.cfg.Spec, cfg.Placer, &e.limits, &e.resv, e.nodeID, cfg.Unshared)
@@ -222,7 +225,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		Reserved: &e.resv, Line: &e.line, Deps: &e.deps, Strict: e.mode == sched.Strict, Clock: e.clock})
 	e.deps = pending.NewDeps((*oracle)(e).Jobs, e.admit, e.touch)
 	if cfg.Defrag != nil {
-		e.defrag = defragState{Settings: cfg.Defrag.WithDefaults(), on: true}
+		e.moves.Settings, e.defrag.on = cfg.Defrag.WithDefaults(), true
 	}
 	if from != nil {
 		e.w.Now = from.Now

@@ -38,7 +38,7 @@ func (e *Engine) joinMoved() {
 // one, as it could. If it then cannot, it is not stopped again before the next plan.
 func (e *Engine) leavesForHost(j *job.State) bool {
 	t := j.Target
-	if !t.Move || t.Beside == 0 || j.GuestOf == t.Beside || j.Planless() || !e.mayStop(j) {
+	if !t.Move || t.Beside == 0 || j.GuestOf == t.Beside || j.Planless() || !e.victims.MayStop(j) {
 		return false
 	}
 	_, ok := e.seat(j, e.job(cluster.JobID(t.Beside-1)))
@@ -95,11 +95,8 @@ func (e *Engine) joins(j, h *job.State) bool {
 		return false
 	}
 	s := e.shapes.At(j.Shape)
-	return len(s.Sets) == 1 && s.NodeBounds() == nil && !e.stretches(j) && !e.stretches(h)
+	return len(s.Sets) == 1 && s.NodeBounds() == nil && !e.w.Elastic(j) && !e.w.Elastic(h)
 }
-
-// stretches reports whether a job may be resized.
-func (e *Engine) stretches(j *job.State) bool { s := e.shapes.At(j.Base); return s.Min != s.Max }
 
 // alongside is the allocations of a job of one task set on the devices of another.
 func (e *Engine) alongside(s *shape.Shape, h *job.State) (allocs []inventory.Alloc, ok bool) {

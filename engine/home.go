@@ -109,7 +109,8 @@ func (e *Engine) idleGPUs() (n int) {
 func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
 	e.eachOn(j.Home, func(v *job.State) {
 		x := e.w.Job(v)
-		if e.mayMove(v) && e.mayStop(v) && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
+		mayGo := e.moves.MayMove(v) && e.victims.MayStop(v)
+		if mayGo && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
 			x.Portable() && v.MovableAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
 			list = append(list, e.moving.Mover(v))
 		}

@@ -69,9 +69,9 @@ func (e *Engine) checkJobs() error {
 			(len(j.Allocs) > 0 || len(j.Leaving) > 0 || j.Waits != 0 || len(j.Waiters) > 0):
 			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.Allocs),
 				len(j.Leaving), j.Waits, len(j.Waiters))
-		case (j.Dest != nil) != slices.Contains(e.defrag.movers, j.Spec.ID) || j.Dest != nil &&
+		case (j.Dest != nil) != slices.Contains(e.moves.OnTheWay(), j.Spec.ID) || j.Dest != nil &&
 			(j.State != job.Stopping || j.Reason != job.Preempted && j.Reason != job.NodeLost):
-			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.defrag.movers)
+			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.moves.OnTheWay())
 		case j.State == job.Done && j.InArray:
 			err = errors.New("keeps its array's place")
 		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.w.Now) || j.RanBefore < 0 || j.RanBefore > j.Ran ||

@@ -40,7 +40,7 @@ func (e *Engine) checkLine() error {
 }
 
 // checkWaits checks that placed jobs wait exactly for the jobs that still hold what they were promised.
-func (e *Engine) checkWaits() error { return e.leavers.Check(e.defrag.movers) }
+func (e *Engine) checkWaits() error { return e.leavers.Check(e.moves.OnTheWay()) }
 
 // checkDependencies checks that parked jobs have a reason to be, and that something
 // will wake them.

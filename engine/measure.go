@@ -107,7 +107,7 @@ func (e *Engine) lastAmong(j *job.State, among []cluster.JobID, f func(*job.Stat
 		switch {
 		case v.State != job.Running || v.Spec.Model == "":
 			return nil
-		case v.Spec.Tier == cluster.Critical || v.Spec.NoRequeue || v.Resizing || !e.mayStop(v) || !f(v):
+		case v.Spec.Tier == cluster.Critical || v.Spec.NoRequeue || v.Resizing || !e.victims.MayStop(v) || !f(v):
 		case last == nil || cmp.Or(cmp.Compare(v.Started, last.Started), cmp.Compare(v.Spec.ID, last.Spec.ID)) > 0:
 			last = v
 		}

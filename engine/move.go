@@ -46,7 +46,7 @@ func (e *Engine) startMoves(movers []defrag.Mover, allocs []inventory.Alloc, for
 		}
 		e.markStopping(m.Job, how, job.Preempted, forJob)
 		m.Job.Moved = append(slices.DeleteFunc(m.Job.Moved, func(t cluster.Time) bool {
-			return t <= e.w.Now.Add(-keepMoves)
+			return t <= e.w.Now.Add(-defrag.KeepMoves)
 		}), e.w.Now)
 		e.reserveDest(m.Job, m.Dest)
 	}
@@ -60,8 +60,7 @@ func (e *Engine) reserveDest(v *job.State, dest []inventory.Alloc) {
 		e.st.Take(&dest[i])
 	}
 	e.st.Commit()
-	at, _ := slices.BinarySearch(e.defrag.movers, v.Spec.ID)
-	e.defrag.movers = slices.Insert(e.defrag.movers, at, v.Spec.ID)
+	e.moves.Leaves(v.Spec.ID)
 }
 
 // dropDest gives up what is booked for a job that leaves, and returns it.
@@ -77,14 +76,14 @@ func (e *Engine) dropDest(v *job.State) []inventory.Alloc {
 	e.limits.Charge(v, -1)
 	e.st.Commit()
 	e.epoch++
-	e.defrag.movers = without(e.defrag.movers, v.Spec.ID)
+	e.moves.Arrived(v.Spec.ID)
 	return dest
 }
 
 // dropDests gives up what is booked on some devices of a node for jobs that leave,
 // or (node -1) all of it.
 func (e *Engine) dropDests(node int32, mask uint64) {
-	for _, id := range slices.Clone(e.defrag.movers) {
+	for _, id := range slices.Clone(e.moves.OnTheWay()) {
 		v := e.jobs[id]
 		if node < 0 || slices.ContainsFunc(v.Dest, func(a inventory.Alloc) bool {
 			return a.Node == node && (a.GPUs&mask != 0 || mask == inventory.AnyDevice)
@@ -96,7 +95,7 @@ func (e *Engine) dropDests(node int32, mask uint64) {
 
 // destHolds reports whether a device is booked for a job that leaves another.
 func (e *Engine) destHolds(node int32, dev uint64) bool {
-	return slices.ContainsFunc(e.defrag.movers, func(id cluster.JobID) bool {
+	return slices.ContainsFunc(e.moves.OnTheWay(), func(id cluster.JobID) bool {
 		return slices.ContainsFunc(e.jobs[id].Dest, func(a inventory.Alloc) bool {
 			return a.Node == node && a.GPUs&dev != 0
 		})

@@ -70,4 +70,4 @@ func (o *oracle) Company(j *job.State) *links.Company {
 
 func (o *oracle) Ends() *order.List { return o.running.ByEnd() }
 
-func (o *oracle) Moving() []cluster.JobID { return o.defrag.movers }
+func (o *oracle) Moving() []cluster.JobID { return o.moves.OnTheWay() }

@@ -135,7 +135,7 @@ func (e *Engine) follow(j *job.State) bool {
 	}
 	switch {
 	case j.Idle() || e.plan.Astray(j):
-		if !e.mayStop(j) {
+		if !e.victims.MayStop(j) {
 			return false // when its minimum run time is over, it follows
 		}
 		e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
@@ -145,12 +145,6 @@ func (e *Engine) follow(j *job.State) bool {
 		return false
 	}
 	return true
-}
-
-// mayStop reports whether a running job has had its minimum run time. When its time
-// limit strikes in this very step, that is why it stops.
-func (e *Engine) mayStop(j *job.State) bool {
-	return j.Started.Add(e.cfg.MinRuntime) <= e.w.Now && (j.LimitAt <= 0 || j.LimitAt > e.w.Now)
 }
 
 // cutTo shrinks a running job to so many tasks of its first set.

@@ -81,6 +81,7 @@ func (x *Explainer) now(id cluster.JobID, j *job.State, ends map[cluster.JobID]F
 	return y
 }
 
+// Parked says why a job is not in line.
 func (x *Explainer) Parked(j *job.State) string {
 	switch j.Parked {
 	case job.ParkedHold:

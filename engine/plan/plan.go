@@ -58,6 +58,9 @@ func New(w *sched.World, policy sched.Policy, admit *admission.Checker, jobs fun
 // Active reports whether the policy plans.
 func (b *Book) Active() bool { return b.planner != nil }
 
+// Policy is the name of the policy that plans.
+func (b *Book) Policy() string { return b.planner.Name() }
+
 // Due reports whether it is time to plan.
 func (b *Book) Due() bool {
 	if b.planner == nil {

@@ -23,6 +23,12 @@ func (x *Later) Job() *job.State { return x.j }
 // Protects reports whether jobs are protected after each start, so that others may get their devices later.
 func (f *Finder) Protects() bool { return f.rules.MinRuntime > 0 }
 
+// MayStop reports whether a running job has had its minimum run time. When its time
+// limit strikes in this very step, that is why it stops.
+func (f *Finder) MayStop(j *job.State) bool {
+	return j.Started.Add(f.rules.MinRuntime) <= f.world.Now && (j.LimitAt <= 0 || j.LimitAt > f.world.Now)
+}
+
 // StillLeaves asks again, when others have left.
 func (f *Finder) StillLeaves(x *Later, j *job.State) bool {
 	return !x.only || f.stillReclaimable(j, &x.victim)

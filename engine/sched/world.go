@@ -88,6 +88,12 @@ func (w *World) LeastMilli(j *job.State) cluster.Milli {
 	return inventory.MilliIn(j.Home)
 }
 
+// Elastic reports whether a job may be resized.
+func (w *World) Elastic(j *job.State) bool {
+	s := w.Shapes.At(j.Base)
+	return s.Min != s.Max
+}
+
 // LimitOf is the job's time limit: its own, else its partition's default; 0: none.
 func (w *World) LimitOf(j *job.State) time.Duration {
 	if j.Spec.Limit > 0 {
