@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // dumbMoves finds the cheapest moves by trying everything: each node for the gang, each
@@ -128,7 +129,7 @@ func TestDefragCheapest(t *testing.T) {
 	for _, chain := range []int{1, 3} {
 		t.Run(fmt.Sprintf("chains of %d", chain), func(t *testing.T) {
 			found, none, chained := 0, 0, 0
-			for seed := range uint64(2000 * min(chain, 2)) {
+			for seed := range shared.Soak[uint64](700, 2000) * uint64(min(chain, 2)) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				most := 3 + r.IntN(4)
 				h, cfg, d, id := dumbWorld(t, r, engine.Defrag{Moves: most, Chain: chain}, buddies, 20,
@@ -155,7 +156,7 @@ func TestDefragCheapest(t *testing.T) {
 				}
 			}
 			t.Logf("%d with moves, %d of them with chains, %d without", found, chained, none)
-			if found < 100 || none < 100 || chain > 1 && chained < 30 {
+			if found < 35 || none < 35 || chain > 1 && chained < 10 {
 				t.Error("the clusters are not mixed")
 			}
 		})

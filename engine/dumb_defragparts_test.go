@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // dumbParts finds the cheapest moves of slices, shares and whole GPUs by trying everything:
@@ -214,7 +215,7 @@ func (d *dumbParts) add(rec *engine.JobRecord) (m partMover) {
 func TestDefragPartsCheapest(t *testing.T) {
 	t.Parallel()
 	count := newFoundMoves()
-	for seed := range uint64(8000) {
+	for seed := range shared.Soak[uint64](5000, 8000) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		most := 2 + r.IntN(4)
 		h, cfg, d, id := partWorld(t, r, false, engine.Defrag{Moves: most})
@@ -244,7 +245,7 @@ func TestDefragPartsCheapest(t *testing.T) {
 func TestDefragWideCheapest(t *testing.T) {
 	t.Parallel()
 	count := newFoundMoves()
-	for seed := range uint64(16000) {
+	for seed := range shared.Soak[uint64](5000, 16000) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		most := 2 + r.IntN(4)
 		h, cfg, d, id := partWorld(t, r, true, engine.Defrag{Moves: most})
@@ -298,8 +299,8 @@ func (c foundMoves) look(h *hand, cfg engine.Config, d *dumbParts, what, kind st
 func (c foundMoves) enough(t *testing.T, found, cheapest int) {
 	t.Helper()
 	t.Logf("moves there are for %v, found for %v, the cheapest for %v", c.there, c.found, c.cheapest)
-	for kind, n := range c.there {
-		if n < 8 || c.found[kind]*100 < n*found || c.cheapest[kind]*100 < n*cheapest {
+	for kind, n := range c.there { // of few, one may be missed
+		if n < 4 || 100*(c.found[kind]+1) < n*found || 100*(c.cheapest[kind]+1) < n*cheapest {
 			t.Errorf("%s: too few are found", kind)
 		}
 	}

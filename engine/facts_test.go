@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // whole is one allocation of so many tasks of whole GPUs.
@@ -373,7 +374,7 @@ func TestNodeChanged(t *testing.T) {
 // Random reports of jobs that run, and of nodes that are others, leave the books right, before and after a restart. As
 // they stand in a journal they decide the same.
 func TestFactsAtRandom(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](15, 40) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		pol, made := pick(r, "fifo", "las:base=1m", "srtf"), 0
 		var cfg [2]engine.Config

@@ -29,7 +29,7 @@ func TestTwinFacts(t *testing.T) {
 				continue // the twin knows promises under these
 			}
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
-				for seed, n := uint64(1), 0; n < twinEvents(t)/2; seed++ {
+				for seed, n := uint64(1), 0; n < twinEvents(t)/3; seed++ {
 					queues := twinQueues
 					if seed%2 == 0 && pol != "drf" {
 						queues = nil

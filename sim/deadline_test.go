@@ -138,7 +138,7 @@ func arriving(r *rand.Rand, n, gap, least int, job func(e *trace.Entry)) (entrie
 // other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](16, 40) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size, perNode := "2x8xT4", 8
 		if seed%2 == 1 {
@@ -157,7 +157,7 @@ func TestGangDeadlinesKept(t *testing.T) {
 		})
 		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	sum.check(t, 400, 400)
+	sum.check(t, 150, 150)
 }
 
 // costly gives jobs checkpoint and restart costs, and disables checkpoints for some: a stop then
@@ -182,7 +182,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 func TestCostlyDeadlinesKept(t *testing.T) {
 	var sum verdicts
 	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](12, 40) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {
@@ -208,7 +208,7 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	sum.check(t, 400, 400)
+	sum.check(t, 150, 150)
 }
 
 // TestDeadlinesKeptAmongUncheckpointed: the same with many jobs that have neither checkpoints nor accepted

@@ -59,8 +59,11 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 func TestInvariants(t *testing.T) {
 	s := shared.Must(trace.ParseSynth("preset=small-team,jobs=100,gpus=16,load=1.4,seed=5"))
 	wl := shared.Must(trace.Synth(s))
-	for _, pol := range policy.Names() {
+	for i, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
+			if shared.Soak(i%2 != int(mode)%2, false) {
+				continue
+			}
 			t.Run(pol+"/"+mode.String(), func(t *testing.T) {
 				checked(t, wl, "2x8xA100-80GB", pol, mode,
 					Options{NodeMTBF: 5 * 24 * time.Hour, Seed: 7, Startup: time.Minute})
@@ -81,8 +84,8 @@ func TestInvariantsOnMuri(t *testing.T) {
 func joining(t *testing.T, pol, size string, table *perf.Table, models []string, draw uint64, least int,
 	change func(i int, j *cluster.Job)) {
 	t.Helper()
-	joins := 0
-	for seed := range uint64(2) {
+	joins, seeds := 0, shared.Soak[uint64](1, 2)
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, draw))
 		entries := randomEntries(r, 150)
 		for i := range entries {
@@ -96,7 +99,7 @@ func joining(t *testing.T, pol, size string, table *perf.Table, models []string,
 		joins += checked(t, &trace.Workload{Jobs: entries}, size, pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour,
 			Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table}).joins
 	}
-	if joins < least {
+	if joins < least*int(seeds)/2 {
 		t.Errorf("%d starts beside others: the test tests too little", joins)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/report"
@@ -76,7 +77,7 @@ func TestScaleOfSpeeds(t *testing.T) {
 		case "elasticflow", "allox": // ties hold only up to rounding, so their order may change
 			continue
 		}
-		for seed := range uint64(6) {
+		for seed := range shared.Soak[uint64](2, 6) {
 			var want []report.Record
 			for k := 1; k <= 3; k++ {
 				entries := longer(speedEntries(rand.New(rand.NewPCG(seed, 9)), 80), k)
@@ -120,7 +121,7 @@ func TestPermutationOfSpeeds(t *testing.T) {
 				continue
 			}
 			tried++
-			for seed := range uint64(6) {
+			for seed := range shared.Soak[uint64](2, 6) {
 				if why := permuted(t, pol, size, seed); why != "" {
 					t.Fatalf("%s on %s, seed %d: %s", pol, size, seed, why)
 				}

@@ -303,7 +303,7 @@ func TestLedger(t *testing.T) {
 	var all ledgerSeen
 	for _, pol := range append(append(policy.Names(), promoting("2")...), "gavel:space_sharing=true",
 		"antman:throttle=true,eps=0.2", "yarn-cs") {
-		for seed := range uint64(3) {
+		for seed := range shared.Soak[uint64](2, 3) {
 			spec := shared.Must(cluster.ParseShort("1x8xA100-80GB+1x4xT4-16GB"))
 			spec.Queues = []cluster.Queue{{Name: "a", Limit: -1, Lend: -1, Weight: 1000},
 				{Name: "b", Limit: -1, Lend: -1, Weight: 2000}}

@@ -93,7 +93,7 @@ func crowded(name string, seed uint64) (*cluster.Spec, []trace.Entry, Setup) {
 // Treatments change how jobs are slowed while they run, by as much as the engine says; a job that is preempted, fails
 // or ends no longer transmits, and after all are gone the links are free.
 func TestTreatedWorld(t *testing.T) {
-	for _, name := range traffic.Names() {
+	for _, name := range shared.Soak([]string{"muster", "cassini"}, traffic.Names()) {
 		spec, entries, s := crowded(name, 3)
 		cfg, err := s.config(spec)
 		if err != nil {
@@ -184,7 +184,7 @@ func TestTreatedReplays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	seeds := shared.Soak(3, 16)
+	seeds := shared.Soak(2, 16)
 	lost := map[string]float64{}
 	for _, name := range shared.Soak([]string{"muster", "none"}, traffic.Names()) {
 		for seed := range uint64(seeds) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/requests"
 	"github.com/muster-gpu/muster/service"
 	"github.com/muster-gpu/muster/serving/scale"
@@ -119,7 +120,11 @@ func TestServingTogether(t *testing.T) {
 		{"three, changing, foreseen", true, 3, 4, 0.985, 0.5, true},
 	} {
 		static := float64(c.services) * 40. / 60
-		for _, policy := range []string{"static:replicas=1", "muster", "gpulet", "inss", "nexus"} {
+		if shared.Soak(!c.changing || c.services < 3, false) {
+			continue
+		}
+		for _, policy := range shared.Soak([]string{"muster", "gpulet", "inss", "nexus"},
+			[]string{"static:replicas=1", "muster", "gpulet", "inss", "nexus"}) {
 			if !strings.Contains("gpulet inss nexus", policy) && c.services > c.gpus {
 				continue // one of them would never run
 			}
