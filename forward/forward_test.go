@@ -205,10 +205,7 @@ func look(t *testing.T, e *engine.Engine) *seen {
 // With exact run times and no unforeseeable events, each start that is predicted from any moment is
 // the actual one.
 func TestPredictedStarts(t *testing.T) {
-	worlds := 6
-	if testing.Short() {
-		worlds = 2
-	}
+	worlds := shared.Soak(2, 6)
 	moments, starts := 0, 0
 	for _, pol := range policy.Names() {
 		if pol == "gandiva" {

@@ -21,7 +21,7 @@ func NewNet(r *Rand, sizes ...int) *Net {
 		w := make([]float64, sizes[l]*sizes[l+1])
 		scale := math.Sqrt(2 / float64(sizes[l]))
 		if l == len(sizes)-2 {
-			scale *= 0.1
+			scale = float64(scale * 0.1)
 		}
 		for i := range w {
 			w[i] = float64(scale * r.Norm())
@@ -100,7 +100,7 @@ func (n *Net) forward(pre, own []float64, t *trace) []float64 {
 				out[o] = n.B[l][o] + dot(in, n.W[l][o*n.Sizes[l]:])
 			}
 			if l < len(n.W)-1 && out[o] < 0 {
-				out[o] *= leak
+				out[o] = float64(out[o] * leak)
 			}
 		}
 		in = out
@@ -140,7 +140,7 @@ func (n *Net) backward(t *trace, out []float64, grad *Net, buf *[2][]float64) []
 		}
 		for i := range next {
 			if in[i] < 0 {
-				next[i] *= leak
+				next[i] = float64(next[i] * leak)
 			}
 		}
 		(*buf)[l%2] = next

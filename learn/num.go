@@ -67,7 +67,7 @@ func Exp(x float64) float64 {
 func Log(x float64) float64 {
 	f, e := math.Frexp(x)
 	if f < math.Sqrt2/2 {
-		f *= 2
+		f = float64(f * 2)
 		e--
 	}
 	s := (f - 1) / (f + 1)

@@ -104,7 +104,7 @@ func (p *placePlay) advance(at float64) {
 	}
 	p.now = at
 	p.running = slices.DeleteFunc(p.running, func(r placed) bool {
-		if r.left > 1e-6*p.Jobs[r.job].Run {
+		if r.left > float64(1e-6*p.Jobs[r.job].Run) {
 			return false
 		}
 		p.out.End[r.job] = at

@@ -92,7 +92,7 @@ func (l *Learner) Episode(w *World, rule *Rule, imitate bool) []Choice {
 	for i := range w.Jobs {
 		norm += w.Jobs[i].Run
 	}
-	norm = max(norm/max(float64(len(w.Jobs)), 1)*10, 1e-9)
+	norm = max(float64(norm/max(float64(len(w.Jobs)), 1)*10), 1e-9)
 	paid, last := 0, 0.0
 	settle := func(now, area float64) {
 		cost := area - base.until(now)
@@ -125,7 +125,7 @@ type Mix struct {
 
 // Mix is a random mix, with about this offered load.
 func (r *Rand) Mix(load float64) Mix {
-	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: load * (0.8 + float64(0.4*r.Float())),
+	m := Mix{Nodes: 2 + r.Int(5), GPUs: 8, Racks: 1 + r.Int(3), Load: float64(load * (0.8 + float64(0.4*r.Float()))),
 		Spread: 0.6 + float64(1.4*r.Float()), Large: 0.2 + float64(0.6*r.Float()), Loose: r.Float(),
 		Loss: float64(0.7 * r.Float()), Unknown: r.Int(8) == 0}
 	if r.Int(3) == 0 {
@@ -163,7 +163,7 @@ func (m *Mix) World(r *Rand) *World {
 				j.Each = g
 			}
 		}
-		j.Run = 600 * Exp(float64(m.Spread*r.Norm()))
+		j.Run = float64(600 * Exp(float64(m.Spread*r.Norm())))
 		work += float64(j.Run * float64(j.Tasks*j.Each))
 		w.Jobs = append(w.Jobs, j)
 	}

@@ -37,7 +37,7 @@ func Worlds(jobs []Job, nodes []Room) (func(r *Rand, load float64) *World, error
 		}
 		begin, stretch := w.Jobs[0].Submit, work/(load*total)/span // times take up what rounding to nodes leaves
 		for i := range w.Jobs {
-			w.Jobs[i].Submit = (w.Jobs[i].Submit - begin) * stretch
+			w.Jobs[i].Submit = float64((w.Jobs[i].Submit - begin) * stretch)
 		}
 		w.Trim()
 		return w

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // kinds are kinds of services: what they do on a number of compute slices, and their greatest rate.
@@ -68,7 +69,7 @@ func exchanged(m *cluster.GPUModel, services []Service) *planner {
 // How far plans are from the fewest GPUs: by compute slices, and by exhaustive search (go test ./serving -run
 // TestFewest -v). The search never makes a plan worse, and decides all of these plans.
 func TestFewest(t *testing.T) {
-	plans, gaps, better := 0, 0, 0
+	plans, gaps, better, draws := 0, 0, 0, shared.Soak(12, 40)
 	m := model(t, "H100-80GB")
 	for kind := range kinds {
 		for _, n := range []int{2, 4, 8, 12} {
@@ -77,7 +78,7 @@ func TestFewest(t *testing.T) {
 			if kind == 3 && n == 12 {
 				continue // this takes long
 			}
-			for range 40 {
+			for range draws {
 				services := randomKind(r, kind, n)
 				p, err := Make(m, services, 1)
 				if err != nil {
@@ -96,13 +97,13 @@ func TestFewest(t *testing.T) {
 				}
 				saved += was - p.GPUs
 			}
-			t.Logf("%2d services %s: %d of 40 plans above the bound by compute slices, the search saves %d GPUs", n,
-				kinds[kind].name, gap, saved)
+			t.Logf("%2d services %s: %d of %d plans above the bound by compute slices, the search saves %d GPUs", n,
+				kinds[kind].name, gap, draws, saved)
 			gaps, better = gaps+gap, better+saved
 		}
 	}
 	t.Logf("%d plans, %d above the bound by compute slices, the search saves %d GPUs", plans, gaps, better)
-	if gaps < 20 || better == 0 {
+	if gaps < draws/2 || better == 0 {
 		t.Errorf("%d plans are above the bound, %d GPUs saved: this tries little", gaps, better)
 	}
 }
@@ -123,7 +124,7 @@ func TestFewerTwin(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	m := model(t, "H100-80GB")
 	above := 0
-	for i := range 1500 {
+	for i := range shared.Soak(600, 1500) {
 		services := randomKind(r, []int{1, 2, 5, 5, 5}[i%5], 3)
 		for k := range services {
 			if i%5 < 2 {
@@ -145,7 +146,7 @@ func TestFewerTwin(t *testing.T) {
 			above++
 		}
 	}
-	if above < 3 {
+	if above == 0 {
 		t.Errorf("only %d plans are above the bound by compute slices", above)
 	}
 }

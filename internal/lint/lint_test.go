@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -504,30 +503,55 @@ func TestNoMapOrder(t *testing.T) {
 }
 
 // Training and inference must give the same bits everywhere: where the machine can multiply and add in one
-// instruction (arm64 here), the compiler must not fuse a product that is not rounded first (float64(x*y)).
+// instruction, a compiler may fuse what is not rounded first. So each product in learn is converted (float64(x*y)),
+// unless it is multiplied or divided further.
 func TestNothingFused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles for another machine")
-	}
-	c := exec.Command("go", "build", "-gcflags=-S", "./learn")
-	c.Dir = filepath.Join("..", "..")
-	c.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out[:min(len(out), 2000)])
-	}
-	code := regexp.MustCompile(`\(\S*/(learn/\w+\.go:\d+)\)\s+(F\w+)`).FindAllStringSubmatch(string(out),
-		-1)
-	added := 0
-	for _, m := range code {
-		switch m[2] {
-		case "FADDD", "FMULD":
-			added++
-		case "FMADDD", "FMSUBD", "FNMADDD", "FNMSUBD":
-			t.Errorf("%s: a product is added unrounded (%s): write float64(x*y)", m[1], m[2])
+	fset, files := load(t)
+	var list []*ast.File
+	for _, f := range files {
+		if f.pkg == "learn" && !f.test {
+			list = append(list, f.ast)
 		}
 	}
-	if added < 100 {
-		t.Errorf("%d additions and products found: the listing is another than expected", added)
+	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
+	if _, err := conf.Check(module+"learn", fset, list, info); err != nil {
+		t.Fatal(err)
 	}
+	products := 0
+	for _, f := range list {
+		safe := map[ast.Expr]bool{}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				if len(n.Args) == 1 && info.Types[n.Fun].IsType() {
+					safe[n.Args[0]] = true
+				}
+			case *ast.ParenExpr:
+				safe[n.X] = safe[n]
+			case *ast.BinaryExpr:
+				if n.Op == token.MUL || n.Op == token.QUO {
+					safe[n.X], safe[n.Y] = true, true
+				}
+				if of := info.Types[n]; n.Op == token.MUL && of.Value == nil && floating(of.Type) {
+					if products++; !safe[n] {
+						t.Errorf("%s: a product may be added unrounded: write float64(x*y)", fset.Position(n.Pos()))
+					}
+				}
+			case *ast.AssignStmt:
+				if n.Tok == token.MUL_ASSIGN && floating(info.Types[n.Lhs[0]].Type) {
+					t.Errorf("%s: a product may be added unrounded: write x = float64(x*y)", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if products < 50 {
+		t.Errorf("%d products found: this looks at too little", products)
+	}
+}
+
+func floating(t types.Type) bool {
+	basic, ok := t.Underlying().(*types.Basic)
+	return ok && basic.Info()&types.IsFloat != 0
 }

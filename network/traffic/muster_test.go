@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	tests "github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/internal/splitmix"
 	"github.com/muster-gpu/muster/network"
 )
@@ -40,7 +41,8 @@ func worth(f Fabric, jobs []Job, ts []cluster.Treatment) float64 {
 func TestMusterNotWorse(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	better := 0
-	for n := range 120 {
+	mixes := tests.Soak(40, 120)
+	for n := range mixes {
 		f := Fabric{Links: &unitLinks{}, Classes: r.IntN(9)}
 		jobs := drawMix(r, 3+r.IntN(5), 1+n%4)
 		if n%20 == 0 {
@@ -59,7 +61,7 @@ func TestMusterNotWorse(t *testing.T) {
 			}
 		}
 	}
-	if better < 20 {
+	if better < mixes/6 {
 		t.Errorf("better than crux in only %d mixes", better)
 	}
 }
