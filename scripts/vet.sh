@@ -15,4 +15,4 @@ case $last in
 	fi
 	;;
 esac
-exec "$(go env GOTOOLDIR)/vet" "$@"
+exec "${MUSTER_VET:-$(go env GOTOOLDIR)/vet}" "$@"

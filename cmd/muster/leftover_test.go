@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	runs "github.com/muster-gpu/muster/local/run"
 )
 
 // Daemons, shims and tasks outlive the process that started them, as they should. So tests clean up behind
@@ -87,6 +89,17 @@ func killAbout(dirs ...string) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// removeGroups removes the control groups of tasks of a state. Nobody else does where a daemon was killed that does not
+// come back, and thousands of them slow down what looks for one.
+func removeGroups(state string) {
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		groups, _ := filepath.Glob(filepath.Join(root, "muster", "*."+runs.Places{Dir: state}.State()))
+		for _, g := range groups {
+			_ = os.Remove(g)
+		}
 	}
 }
 

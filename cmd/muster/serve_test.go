@@ -72,6 +72,7 @@ func daemonHome(t testing.TB, kill func()) (dir, socket string) {
 	t.Cleanup(func() {
 		kill()
 		killAbout(dir)
+		removeGroups(filepath.Join(dir, "state"))
 		_ = os.RemoveAll(sock)
 	})
 	return dir, filepath.Join(sock, "s")

@@ -14,7 +14,7 @@ import (
 // goal; with the rates in its forecast muster has as many.
 func TestServing(t *testing.T) {
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/azure-llm/AzureLLMInferenceTrace_conv.csv")))
-	for _, speed := range []float64{1, 4, 8} {
+	for _, speed := range shared.Soak([]float64{8}, []float64{1, 4, 8}) {
 		l, err := conversations(speed)(traces)
 		if err != nil {
 			t.Fatal(err)
