@@ -198,7 +198,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend
 	}
 	e.victims = preempt.New(rules, &e.find, &e.limits, &e.running)
-	e.running = running.New(&e.w, cfg.Policy, &e.victims, (*oracle)(e).Jobs, e.touch)
+	e.running = running.New(&e.w, cfg.Policy, &e.victims, &e.jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)
 	e.moves = defrag.NewRules(&defrag.Rooms{Spec: &e.cfg.Spec, Finder: &e.moving, Reserved: &e.resv,
 		Running: &e.running, Limits: &e.limits, Victims: &e.victims, Plan: &e.plan, Unshared: cfg.Unshared})

@@ -20,7 +20,7 @@ type Jobs struct {
 	policy  sched.Policy
 	keyer   sched.KeyChanger // nil: keys change with events only
 	victims *preempt.Finder
-	all     func() []*job.State
+	all     *[]*job.State
 	touch   func(j *job.State)
 
 	byKey  lazyList
@@ -36,12 +36,12 @@ type Jobs struct {
 
 // New makes an empty list. Jobs are ranked by victims, all lists the jobs by number, and touch notes that a
 // job's record changes.
-func New(w *sched.World, policy sched.Policy, victims *preempt.Finder, all func() []*job.State,
+func New(w *sched.World, policy sched.Policy, victims *preempt.Finder, all *[]*job.State,
 	touch func(j *job.State)) Jobs {
 	l := Jobs{world: w, policy: policy, victims: victims, all: all, touch: touch}
 	l.keyer, _ = policy.(sched.KeyChanger)
 	l.times.Holds = func(t *pending.Timer) bool {
-		j := all()[t.Job]
+		j := (*all)[t.Job]
 		return t.Current(j) && t.At == j.NextKey
 	}
 	return l
@@ -92,7 +92,7 @@ func (l *Jobs) ByEnd() *order.List { return l.read(&l.byEnd, endOf) }
 // ListBooked appends what place says of each job, in no order.
 func (l *Jobs) ListBooked(buf []order.Item, place func(j *job.State) order.Item) []order.Item {
 	add := func(it order.Item) bool {
-		buf = append(buf, place(l.all()[it.ID]))
+		buf = append(buf, place((*l.all)[it.ID]))
 		return true
 	}
 	if !l.byKey.dropped {
@@ -137,7 +137,7 @@ func (l *Jobs) Placed() []*job.State { return l.placed }
 // Started lists the jobs that do not wait for their devices, by number.
 func (l *Jobs) Started() (list []*job.State) {
 	l.ByKey().Walk(func(it order.Item) bool {
-		if j := l.all()[it.ID]; j.State == job.Starting || j.State == job.Running {
+		if j := (*l.all)[it.ID]; j.State == job.Starting || j.State == job.Running {
 			list = append(list, j)
 		}
 		return true
@@ -224,7 +224,7 @@ func (l *Jobs) UpdateAimed(aimed []*job.State) {
 	}
 	l.victims.Restart()
 	l.items = l.ByKey().Rewrite(l.items, func(old order.Item) order.Item {
-		j := l.all()[old.ID]
+		j := (*l.all)[old.ID]
 		it := l.RunItem(j)
 		if it == old {
 			return old
@@ -241,7 +241,7 @@ func (l *Jobs) UpdateAimed(aimed []*job.State) {
 func (l *Jobs) UpdateKeys() {
 	l.victims.Restart()
 	l.items = l.ByKey().Rewrite(l.items, func(old order.Item) order.Item {
-		j := l.all()[old.ID]
+		j := (*l.all)[old.ID]
 		if it := l.RunItem(j); it != old {
 			l.touch(j)
 			j.Key = it
@@ -265,7 +265,7 @@ func (l *Jobs) SetEnd(j *job.State, at int64) {
 func (l *Jobs) RefreshEnds() {
 	now := l.world.Now
 	for it, ok := l.ByEnd().First(); ok && cluster.Time(it.Key[0]) <= now; it, ok = l.ByEnd().First() {
-		j := l.all()[it.ID]
+		j := (*l.all)[it.ID]
 		l.byEnd.remove(it)
 		j.EndKey.Key[0] = int64(max(l.world.EndOf(j), now+1))
 		l.byEnd.insert(j.EndKey)
@@ -286,7 +286,7 @@ func (l *Jobs) Watch(j *job.State) {
 // WatchAll is Watch for all jobs that have started.
 func (l *Jobs) WatchAll() {
 	l.ByKey().Walk(func(it order.Item) bool {
-		if j := l.all()[it.ID]; j.State != job.Placed {
+		if j := (*l.all)[it.ID]; j.State != job.Placed {
 			l.Watch(j)
 		}
 		return true
@@ -301,7 +301,8 @@ func (l *Jobs) ChangeKeys() (n int) {
 	for due := l.times.Due(l.world.Now); len(due) > 0; due = l.times.Due(l.world.Now) {
 		changed := l.changed[:0]
 		for i := range due {
-			if j := l.all()[due[i].Job]; l.times.Holds(&due[i]) && (j.State == job.Running || j.State == job.Starting) {
+			j := (*l.all)[due[i].Job]
+			if l.times.Holds(&due[i]) && (j.State == job.Running || j.State == job.Starting) {
 				j.NextKey = 0 // should there be a second such timer, it is void
 				changed = append(order.Double(changed), j)
 			}
@@ -349,7 +350,7 @@ func (l *Jobs) Check() error {
 		inEnds[ends[i]] = true
 	}
 	n, tiers := 0, [3]int{}
-	for _, j := range l.all() {
+	for _, j := range *l.all {
 		if j == nil || !j.Booked() {
 			continue
 		}

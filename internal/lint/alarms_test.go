@@ -22,7 +22,7 @@ var largeTypes = map[string]string{
 	"cmd/muster.simFlags":            "a field per flag",
 	"config.Serve":                   "a field per key of the configuration",
 	"config.serveFile":               "a field per key of the configuration",
-	"engine.Engine":                  "one state machine; its rooms are being moved out (ARCHITECTURE.md)",
+	"engine.Engine":                  "one state machine: what happens to a job, in the rooms of which it is made (ARCHITECTURE.md)",
 	"experiments/compat.coneProgram": "the vectors of an interior-point method, allocated once",
 	"kube.Driver":                    "one loop; its rooms are being moved out (ARCHITECTURE.md)",
 	"kube.Options":                   "a field per thing that can be configured or replaced in tests",
