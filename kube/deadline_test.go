@@ -80,13 +80,13 @@ func (b *bench) promised(gang string, status v1.ConditionStatus, reason, text st
 // whyOf is what muster why says of a job, by name.
 func (b *bench) whyOf(d *Driver, name string) (w show.Why) {
 	b.Helper()
-	jobs, err := View{d}.Jobs(b.ctx, ask.Filter{})
+	jobs, err := d.View().Jobs(b.ctx, ask.Filter{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i := range jobs {
 		if jobs[i].Submission.Name == name {
-			if w, err = (View{d}).Why(b.ctx, jobs[i].ID); err != nil {
+			if w, err = (d.View()).Why(b.ctx, jobs[i].ID); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -103,7 +103,7 @@ type Driver struct {
 	reported reports.Inbox[*gang] // what pods told that is not booked yet
 	records  look.Records         // for people
 	history  *history.Room
-	viewers  viewers
+	desk     *look.Desk
 }
 
 // errRenew ends the loop for a moment: the engine is renewed.
@@ -160,7 +160,8 @@ func New(opt Options) *Driver {
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.setAside = setaside.New(setaside.Options{Log: opt.Log, Count: opt.Observe.SetAside,
 		Event: func(obj runtime.Object, kind, reason, text string) { d.notices.Event(obj, kind, reason, text) }})
-	d.viewers.over, d.viewers.watch = make(chan struct{}), map[chan struct{}]bool{}
+	d.desk = look.NewDesk(look.Loop{Ready: d.Ready, Put: d.inbox.Put, See: d.see, Now: opt.Now,
+		Zone: opt.Rules.Spec.Zone})
 	return d
 }
 
@@ -178,7 +179,7 @@ func (d *Driver) Run(ctx context.Context) (err error) {
 	defer func() {
 		d.ready.Store(false)
 		d.opt.Observe.Leading(false)
-		close(d.viewers.over)
+		d.desk.Close()
 		cancel()
 		d.workers.Wait()
 		err = errors.Join(err, d.closeJournal())
@@ -363,7 +364,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 // Record records the step (driver.Journal).
 func (d *Driver) Record(b *engine.Batch, dec *engine.Decision) error {
 	d.opt.Observe.Stepped(d.opt.Now().Sub(time.Unix(0, int64(b.Now))))
-	d.viewers.tell()
+	d.desk.Tell()
 	if d.journal == nil {
 		return nil
 	}

@@ -238,13 +238,13 @@ func testIsolation(b *bench) {
 	d, stop := b.schedule()
 	defer stop()
 	b.wait("another scheduler says how they share", func() bool {
-		jobs, err := View{d}.Jobs(b.ctx, ask.Filter{})
+		jobs, err := d.View().Jobs(b.ctx, ask.Filter{})
 		if err != nil {
 			return false
 		}
 		found := map[string]string{}
 		for i := range jobs {
-			if w, err := (View{d}).Why(b.ctx, jobs[i].ID); err == nil {
+			if w, err := (d.View()).Why(b.ctx, jobs[i].ID); err == nil {
 				found[w.Job.Submission.Name] = w.Job.Sharing
 			}
 		}

@@ -1,12 +1,8 @@
 package kube
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
@@ -15,13 +11,8 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
-// The API's requests ask the loop for a copy, small rows without text, of which it makes at most one at a time; what
-// becomes of it - selecting, writing, sending - costs the loop nothing. A copy serves all requests within some multiple
-// of the time that it took to make.
+// What people see of the cluster is copied on the loop (look.Desk).
 const (
-	lookSoonest = 100 * time.Millisecond
-	lookLatest  = 2 * time.Second
-	lookShare   = 20
 	// Of so many jobs at the head of the line a copy says when they are expected
 	// to start, and of so many that were not told yet why they wait; both take the
 	// engine's time, so in a long line of fewer. muster why says it of any.
@@ -32,67 +23,18 @@ const (
 
 var (
 	// ErrNotLeading is returned where this scheduler does not schedule.
-	ErrNotLeading = errors.New(
-		"this scheduler does not lead, or has not seen the whole cluster yet; ask again in a moment")
+	ErrNotLeading = look.ErrNotLeading
 	// ErrNoJob is returned for a number that no gang has.
 	ErrNoJob = look.ErrNoJob
 )
 
-// sight is the cluster at an instant, and for how long it does.
-type sight struct {
-	look.Sight
-	keep time.Duration
-}
-
-// viewers are the requests of people.
-type viewers struct {
-	mu   sync.Mutex
-	last *sight
-
-	watchMu sync.Mutex
-	watch   map[chan struct{}]bool
-	over    chan struct{} // closed when the driver's Run has returned
-}
-
-// ask runs f on the loop.
-func (d *Driver) ask(ctx context.Context, f func()) error {
-	if !d.Ready() {
-		return ErrNotLeading
-	}
-	done := make(chan struct{})
-	d.inbox.Put(func() { f(); close(done) })
-	select {
-	case <-done:
-		return nil
-	case <-d.viewers.over:
-		return ErrNotLeading
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// look is the cluster as it is now, or was a moment ago.
-func (d *Driver) look(ctx context.Context) (*sight, error) {
-	d.viewers.mu.Lock()
-	defer d.viewers.mu.Unlock()
-	if l := d.viewers.last; l != nil && d.Ready() && d.opt.Now().UnixNano()-int64(l.At) < int64(l.keep) {
-		return l, nil
-	}
-	made := make(chan *sight, 1)
-	if err := d.ask(ctx, func() { made <- d.see() }); err != nil {
-		return nil, err
-	}
-	d.viewers.last = <-made
-	return d.viewers.last, nil
-}
-
 // see copies what there is to see; it runs on the loop.
-func (d *Driver) see() *sight {
-	began := d.opt.Now()
+func (d *Driver) see() *look.Sight {
 	now := d.clock()
 	d.sample(now)
 	d.records.Count(now)
-	l := &sight{Sight: d.records.Sight(now, d.present(now))}
+	sight := d.records.Sight(now, d.present(now))
+	l := &sight
 	l.Queues, l.Links = d.eng.QueueUse(), driver.Links(d.eng)
 	for _, g := range d.gangs {
 		if g.book.Number == 0 || g.book.Over && g.asks() {
@@ -105,7 +47,6 @@ func (d *Driver) see() *sight {
 	slices.SortFunc(l.Rows, func(a, b *look.Row) int { return b.Number - a.Number })
 	d.seeLine(l)
 	d.seeNodes(l)
-	l.keep = min(max(lookShare*d.opt.Now().Sub(began), lookSoonest), lookLatest)
 	return l
 }
 
@@ -155,7 +96,7 @@ func (d *Driver) sketch(g *gang) *cluster.Job {
 }
 
 // seeLine says of those that wait where in the line they are, and of some why.
-func (d *Driver) seeLine(l *sight) {
+func (d *Driver) seeLine(l *look.Sight) {
 	rows := make(map[int]*look.Row, len(l.Rows))
 	for _, r := range l.Rows {
 		rows[r.Number] = r
@@ -180,7 +121,7 @@ func (d *Driver) seeLine(l *sight) {
 }
 
 // seeNodes copies the nodes, and the gangs that hold them.
-func (d *Driver) seeNodes(l *sight) {
+func (d *Driver) seeNodes(l *look.Sight) {
 	list := d.eng.Nodes()
 	l.Nodes = make([]look.Node, len(list))
 	left := d.eng.FragmentationByNode()
@@ -213,16 +154,4 @@ func (d *Driver) find(number int) *gang {
 		}
 	}
 	return nil
-}
-
-// tell tells the clients that watch that something changed.
-func (l *viewers) tell() {
-	l.watchMu.Lock()
-	defer l.watchMu.Unlock()
-	for c := range l.watch {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
-	}
 }

@@ -105,7 +105,7 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
 	var failed error
 	q := &moves.Question{By: by, Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
 		Pods: map[cluster.JobID][]*v1.Pod{}, Names: map[cluster.JobID]string{}}
-	err = d.ask(ctx, func() {
+	err = d.desk.Ask(ctx, func() {
 		if g := d.find(r.Job); g != nil && g.id != cluster.NoJob {
 			q.Job = g.id
 		} else if r.Job != 0 {
@@ -148,7 +148,7 @@ func (d *Driver) carryOut(ctx context.Context, q *moves.Answer) ([]show.Moves, e
 	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: q.Job, Compact: q.By},
 		answer: make(chan []show.Moves, 1)}
 	taken := make(chan bool, 1)
-	err := d.ask(ctx, func() { taken <- d.askToMove(r, q.Jobs) })
+	err := d.desk.Ask(ctx, func() { taken <- d.askToMove(r, q.Jobs) })
 	switch {
 	case err != nil:
 		return nil, err
@@ -158,7 +158,7 @@ func (d *Driver) carryOut(ctx context.Context, q *moves.Answer) ([]show.Moves, e
 	select {
 	case list := <-r.answer:
 		return list, nil
-	case <-d.viewers.over:
+	case <-d.desk.Over():
 		return nil, ErrNotLeading
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -164,11 +164,11 @@ func TestRoundProtected(t *testing.T) {
 			t.Errorf("after %s the next round is at %s, not after %s", c.after, time.Unix(0, int64(got)).UTC(), c.want)
 		}
 	}
-	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); errors.Is(err, ErrProtected) {
+	if _, err := (d.View()).MakeMoves(t.Context(), &ask.MovesRequest{}); errors.Is(err, ErrProtected) {
 		t.Errorf("at noon: %v", err)
 	}
 	*now = now.Add(time.Hour)
-	if _, err := (View{d}).MakeMoves(t.Context(), &ask.MovesRequest{}); !errors.Is(err, ErrProtected) ||
+	if _, err := (d.View()).MakeMoves(t.Context(), &ask.MovesRequest{}); !errors.Is(err, ErrProtected) ||
 		!strings.Contains(err.Error(), "protected until 14:00 (UTC)") {
 		t.Errorf("at one: %v", err)
 	}

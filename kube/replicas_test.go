@@ -128,7 +128,7 @@ func testReplicas(b *bench) {
 func (b *bench) used(d *Driver, want map[string]int64) {
 	b.Helper()
 	b.wait(fmt.Sprintf("the queues hold %v", want), func() bool {
-		list, err := View{d}.Queues(b.ctx)
+		list, err := d.View().Queues(b.ctx)
 		return err == nil &&
 			!slices.ContainsFunc(list, func(q show.Queue) bool { return want[q.Name] != 0 && q.Used != want[q.Name] })
 	})

@@ -31,7 +31,7 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 	}
 	at := d.opt.Now().Add(-time.Duration(r.Age) * time.Millisecond)
 	var failed error
-	err := d.ask(ctx, func() {
+	err := d.desk.Ask(ctx, func() {
 		p := d.pods[uid]
 		if p == nil || p.gang == nil || p.node == "" || p.Over() || p.Obj.Namespace != namespace || p.Obj.Name != name {
 			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name,

@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
@@ -362,12 +363,13 @@ func TestReportListed(t *testing.T) {
 		j.Progress.Steps != 0 || j.Progress.Predicted {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
-	d.viewers.last = l
-	list, err := d.View().Jobs(t.Context(), ask.Filter{})
+	reader := look.NewDesk(look.Loop{Ready: d.Ready, Put: func(f func()) { f() }, Now: d.opt.Now,
+		See: func() *look.Sight { return l }}).Reader()
+	list, err := reader.Jobs(t.Context(), ask.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := d.View().Overview(t.Context())
+	o, err := reader.Overview(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

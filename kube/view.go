@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/look"
@@ -21,31 +19,17 @@ import (
 // View is the cluster as the interface shows it: what muster queue, why,
 // nodes, usage, top and the dashboard read. Jobs are gangs, their users are
 // namespaces, and their numbers count from the scheduler's start.
-type View struct{ d *Driver }
+type View struct {
+	look.Reader
+	d *Driver
+}
 
 // View returns what there is to see of the driver's cluster, from any goroutine.
-func (d *Driver) View() View { return View{d} }
-
-// Now is the scheduler's clock.
-func (v View) Now() time.Time { return v.d.opt.Now() }
+func (d *Driver) View() View { return View{d.desk.Reader(), d} }
 
 // Scheduling names the policy and the placer.
 func (v View) Scheduling(context.Context) (policy, placer string, err error) {
 	return v.d.opt.Rules.Policy, v.d.opt.Rules.Placer, nil
-}
-
-// Jobs lists gangs, the latest first.
-func (v View) Jobs(ctx context.Context, f ask.Filter) ([]show.Job, error) {
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rows := l.Choose(f)
-	list := make([]show.Job, len(rows))
-	for i, r := range rows {
-		list[i] = r.Listed(l.At)
-	}
-	return list, nil
 }
 
 // Job is a gang with its pods.
@@ -59,7 +43,7 @@ func (v View) Why(ctx context.Context, id int) (show.Why, error) { return v.tell
 
 func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error) {
 	w.Blockers = []string{}
-	l, err := v.d.look(ctx)
+	l, err := v.d.desk.Look(ctx)
 	if err != nil {
 		return w, err
 	}
@@ -69,7 +53,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 		live int // gangs, if it waits and is whole
 	}
 	got := make(chan answer, 1)
-	err = v.d.ask(ctx, func() {
+	err = v.d.desk.Ask(ctx, func() {
 		d := v.d
 		g := d.find(id)
 		if g == nil {
@@ -173,89 +157,11 @@ func tasksOf(g *gang) (list []show.Task) {
 	return list
 }
 
-// History says what happened to a gang since this scheduler leads.
-func (v View) History(ctx context.Context, id int) ([]show.Moment, error) {
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := l.One(id)
-	if err != nil {
-		return nil, err
-	}
-	list := []show.Moment{}
-	for _, m := range r.Moments {
-		list = append(list, show.Moment{At: *look.Instant(m.At), State: m.State, Text: m.Text})
-	}
-	return list, nil
-}
-
-// Samples are empty: what pods use, the cluster's own monitoring measures.
-func (v View) Samples(ctx context.Context, id int) (show.Samples, error) {
-	l, err := v.d.look(ctx)
-	if err == nil {
-		_, err = l.One(id)
-	}
-	return show.Samples{Every: 1, Points: []show.Point{}}, err
-}
-
 // Speeds is what gangs' progress told of their speeds, since this scheduler leads.
 func (v View) Speeds(ctx context.Context) (s show.Speeds, err error) {
 	got := make(chan show.Speeds, 1)
-	if err := v.d.ask(ctx, func() { got <- progress.Speeds(v.d.eng) }); err != nil {
+	if err := v.d.desk.Ask(ctx, func() { got <- progress.Speeds(v.d.eng) }); err != nil {
 		return s, err
 	}
 	return <-got, nil
-}
-
-// Nodes lists the nodes.
-func (v View) Nodes(ctx context.Context) ([]show.Node, error) {
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.ListNodes(), nil
-}
-
-// Queues lists the queues with what they hold.
-func (v View) Queues(ctx context.Context) ([]show.Queue, error) {
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.ListQueues(), nil
-}
-
-// Overview is the whole cluster in one answer.
-func (v View) Overview(ctx context.Context) (show.Overview, error) {
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return show.Overview{}, err
-	}
-	return l.Overview(), nil
-}
-
-// Watch begins to watch; which jobs changed is not said.
-func (v View) Watch() (changed <-chan struct{}, take func() ([]int, bool), stop func()) {
-	c, l := make(chan struct{}, 1), &v.d.viewers
-	l.watchMu.Lock()
-	defer l.watchMu.Unlock()
-	l.watch[c] = true
-	return c, func() ([]int, bool) { return []int{}, true }, func() {
-		l.watchMu.Lock()
-		defer l.watchMu.Unlock()
-		delete(l.watch, c)
-	}
-}
-
-// Usage reports what gangs used since a time, from the scheduler's own books.
-func (v View) Usage(ctx context.Context, by string, since time.Time) (show.Usage, error) {
-	if err := look.CheckBy(by); err != nil {
-		return show.Usage{}, err
-	}
-	l, err := v.d.look(ctx)
-	if err != nil {
-		return show.Usage{}, err
-	}
-	return l.Usage(by, since, time.FixedZone("", v.d.opt.Rules.Spec.Zone))
 }
