@@ -108,8 +108,8 @@ func TestAttachSingles(t *testing.T) {
 	for _, g := range d.gangs {
 		if g.phase <= 1 {
 			waiting++
-			if !strings.Contains(g.around, "no more volumes of csi.example.com can be attached") {
-				t.Errorf("%s waits because of %q", g.name, g.around)
+			if !strings.Contains(g.keptOff, "no more volumes of csi.example.com can be attached") {
+				t.Errorf("%s waits because of %q", g.name, g.keptOff)
 			}
 		}
 	}

@@ -53,12 +53,12 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 	case stopping:
 		b.Evicted++
 		text := "told to leave for others"
-		if g.passage != nil {
-			text = "moved to " + g.passage.to
+		if g.relocation != nil {
+			text = "moved to " + g.relocation.to
 		}
 		b.Tell(now, show.StateStopping, text)
 	case moving:
-		b.Tell(now, show.StateStarting, g.passage.text())
+		b.Tell(now, show.StateStarting, g.relocation.text())
 	}
 }
 

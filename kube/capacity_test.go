@@ -87,8 +87,8 @@ func TestCapacity(t *testing.T) {
 		left("b", v1.LabelHostname, "n0001", "100Gi", "8Gi"), left("c", v1.LabelHostname, "n0002", "", ""))
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
 	g := d.pods["p"].gang
-	if len(d.places("p")) != 0 || g.around != "4: too little storage capacity for its volumes" {
-		t.Fatalf("it is on %v and says %q", d.places("p"), g.around)
+	if len(d.places("p")) != 0 || g.keptOff != "4: too little storage capacity for its volumes" {
+		t.Fatalf("it is on %v and says %q", d.places("p"), g.keptOff)
 	}
 	d.report(t, now, left("c", v1.LabelHostname, "n0002", "11Gi", "10Gi"))
 	d.expectBinding(t, "p")
@@ -110,7 +110,7 @@ func TestCapacityNot(t *testing.T) {
 		f(d)
 		d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
 		if len(d.places("p")) != 1 {
-			t.Errorf("%s: it waits: %s", name, d.pods["p"].gang.around)
+			t.Errorf("%s: it waits: %s", name, d.pods["p"].gang.keptOff)
 		}
 	}
 }
@@ -169,8 +169,8 @@ func TestFreeVolumeTwice(t *testing.T) {
 	}
 	free("v0")
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "one", "two"))
-	if g := d.pods["p"].gang; g.around != "1: where its volumes are" {
-		t.Errorf("two claims and one volume: it says %q", g.around)
+	if g := d.pods["p"].gang; g.keptOff != "1: where its volumes are" {
+		t.Errorf("two claims and one volume: it says %q", g.keptOff)
 	}
 	free("v1")
 	d.nodes.World.Changed()
@@ -318,7 +318,7 @@ func TestHomes(t *testing.T) {
 	bound("c5", "n0000")
 	bound("c6", "n0001")
 	d.come(t, now, gang("i", 6, "c5", "c6")...) // four are left there
-	if g := d.pods["i-0"].gang; g.around != "1: where its volumes are" || len(d.places("i")) > 0 {
-		t.Errorf("there is no room where its volumes are, and it says %q, %v", g.around, d.places("i"))
+	if g := d.pods["i-0"].gang; g.keptOff != "1: where its volumes are" || len(d.places("i")) > 0 {
+		t.Errorf("there is no room where its volumes are, and it says %q, %v", g.keptOff, d.places("i"))
 	}
 }

@@ -23,7 +23,7 @@ func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.nodes.Wo
 // heldBeside lists the pods of gangs that are held, but for that of one pod.
 func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
 	mine := podOf(but)
-	for g := range d.holding {
+	for g := range d.heldBack {
 		if mine.gang != g {
 			list = append(list, neighboursOf(g.submitted())...)
 		}
@@ -68,7 +68,7 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits)
 		return true
 	}
 	if !d.yields(g, pods, spec.Tier, g.rivals) {
-		g.refused, d.waits[g] = g.rivals[0].Text(), true
+		g.refused, d.blocked[g] = g.rivals[0].Text(), true
 		return false
 	}
 	if g.atHome() { // no gang leaves for a preference
@@ -89,7 +89,7 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 		}
 	}
 	if len(events) > 0 && !d.wouldStart(g, spec, events) {
-		g.refused, d.waits[g] = g.rivals[0].Text()+", and without it there is no room either", true
+		g.refused, d.blocked[g] = g.rivals[0].Text()+", and without it there is no room either", true
 		return nil, false
 	}
 	for i := range g.rivals {
@@ -139,7 +139,7 @@ func (d *Driver) holdBack(g *gang) bool {
 		!slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
-	d.holding[g] = true
+	d.heldBack[g] = true
 	d.nodes.World.Changed()
 	for _, s := range g.slots {
 		if p := g.pods[s.pod]; p != nil {
@@ -154,7 +154,7 @@ func (d *Driver) holdBack(g *gang) bool {
 
 // settleHeld binds a gang that is held once no other has what it needs alone; it reports whether it is still held.
 func (d *Driver) settleHeld(g *gang) bool {
-	if !d.holding[g] {
+	if !d.heldBack[g] {
 		return false
 	}
 	asleep, lost := g.asleep(d.nodes)
@@ -196,8 +196,8 @@ func (d *Driver) settleHeld(g *gang) bool {
 }
 
 func (d *Driver) unhold(g *gang) {
-	if g.waking = false; d.holding[g] {
-		delete(d.holding, g)
+	if g.waking = false; d.heldBack[g] {
+		delete(d.heldBack, g)
 		d.nodes.World.Changed()
 	}
 }

@@ -90,7 +90,7 @@ func TestDisplaceNot(t *testing.T) {
 			!strings.Contains(g.refused, "volume claim mine (ReadWriteOncePod)") {
 			t.Errorf("%s: low leaves: %v; phase %d: %q", name, d.pods["low"].leaving, g.phase, g.refused)
 		}
-		if len(d.waits) == 0 && name != "pair" {
+		if len(d.blocked) == 0 && name != "pair" {
 			t.Errorf("%s is not looked at again", name)
 		}
 	}
@@ -105,14 +105,14 @@ func TestDisplaceGone(t *testing.T) {
 	high := controlplane.Gang("high", 2, 2, nil)
 	using(high[0], "mine")
 	d.come(t, now, high...)
-	if g := d.pods["high-0"].gang; g.phase != starting || !d.holding[g] {
+	if g := d.pods["high-0"].gang; g.phase != starting || !d.heldBack[g] {
 		t.Fatalf("high is in phase %d: %s", g.phase, g.refused)
 	}
 	d.podGone(high[1])
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	d.expectBinding(t)
-	if len(d.holding) != 0 {
+	if len(d.heldBack) != 0 {
 		t.Error("it is still held")
 	}
 	d.podGone(d.pods["low"].Obj)

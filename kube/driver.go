@@ -144,7 +144,7 @@ func New(opt Options) *Driver {
 		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
 		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, wake: cluster.Never,
 		agenda: agenda{later: map[string]*gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
-		neighbours: newNeighbours(), moveState: moveState{passages: map[cluster.JobID]*gang{}},
+		neighbours: newNeighbours(), moveState: moveState{relocations: map[cluster.JobID]*gang{}},
 	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
@@ -340,7 +340,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	if len(d.agenda.now) > 0 {
 		d.queues.StatusChanged()
 	}
-	for g := range d.holding {
+	for g := range d.heldBack {
 		d.agenda.touch(g)
 	}
 	for len(d.agenda.now) > 0 {
@@ -408,7 +408,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		d.note(g, d.now)
 	}
 	d.checkTaken()
-	d.checkPassages()
+	d.checkRelocations()
 	d.markLoans()
 	d.answered()
 	d.nominate()
@@ -424,7 +424,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 // forget drops a gang's job, which is over in the engine.
 func (d *Driver) forget(g *gang) {
 	delete(d.byID, g.id)
-	delete(d.minding, g)
+	delete(d.constrained, g)
 	d.unhold(g)
 	d.unlift(g)
 	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil

@@ -67,7 +67,7 @@ type gang struct {
 	leaves     string     // why it was told to leave as a whole
 	dirty      bool
 	waking     bool   // it is held until nodes are back that were off
-	around     string // what keeps it off some nodes, besides room
+	keptOff    string // from some nodes, by what, besides want of room
 	turn       string // among pods that are in each other's way
 
 	teller
@@ -78,8 +78,8 @@ type gang struct {
 	repair
 	wish
 	lifting
-	passage *passage // it is moved; nil: it is not
-	parting parting  // while it stops: to which gang it leaves what it received
+	relocation *relocation // it is moved; nil: it is not
+	parting    parting     // while it stops: to which gang it leaves what it received
 	// askedBack is when others were first told to make room for it, a replica of a service that lends; zero: none was.
 	askedBack   time.Time
 	hasBack     bool         // it has its place: what its pod says of an earlier wait is over

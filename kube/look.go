@@ -76,11 +76,11 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 		r.State, r.Reason = show.StateRunning, ""
 	case stopping:
 		r.State, r.Reason = show.StateStopping, "told to leave for others"
-		if g.passage != nil {
-			r.Reason = g.passage.text()
+		if g.relocation != nil {
+			r.Reason = g.relocation.text()
 		}
 	case moving:
-		r.State, r.Reason = show.StateStarting, g.passage.text()
+		r.State, r.Reason = show.StateStarting, g.relocation.text()
 	}
 	return r
 }

@@ -25,21 +25,21 @@ import (
 // says that it may start. What no gang takes in time is let go. All of that is the scheduler's memory: its successor
 // finds pods that wait, and places that are free.
 
-// passage is the way of a gang that is moved.
-type passage struct {
+// relocation is the way of a gang that is moved.
+type relocation struct {
 	parting
-	id    cluster.JobID
-	name  string       // of the gang that leaves
-	to    string       // nodes
-	until cluster.Time // then the place is let go
-	spec  *cluster.Job
-	pods  []*pod         // that leave, or have left
-	heir  *gang          // gathers what comes instead
-	start *engine.Action // the engine says: now; nil: not yet
+	id        cluster.JobID
+	name      string       // of the gang that leaves
+	to        string       // nodes
+	until     cluster.Time // then the place is let go
+	spec      *cluster.Job
+	pods      []*pod         // that leave, or have left
+	successor *gang          // gathers what comes instead
+	start     *engine.Action // the engine says: now; nil: not yet
 }
 
 // text says for people where it goes.
-func (p *passage) text() string {
+func (p *relocation) text() string {
 	return "moved to " + p.to + ": its place there is kept until " +
 		time.Unix(0, int64(p.until)).UTC().Format("15:04:05 MST") + " for the pods that its owner makes"
 }
@@ -60,7 +60,7 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	if a.Reason != engine.Preempted || r == nil || r.State != engine.Stopping || len(r.Dest) == 0 {
 		return ""
 	}
-	p := &passage{id: g.id, name: g.name, spec: g.spec, pods: g.seated()}
+	p := &relocation{id: g.id, name: g.name, spec: g.spec, pods: g.seated()}
 	var names []string
 	for i := range r.Dest {
 		if name := d.nodes.Order()[r.Dest[i].Node]; !slices.Contains(names, name) {
@@ -69,7 +69,7 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	}
 	p.to, p.parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
 	p.until = d.now.Add(a.Grace + d.opt.Await)
-	g.passage, d.passages[g.id] = p, g
+	g.relocation, d.relocations[g.id] = p, g
 	d.agenda.at(g, p.until)
 	return p.to
 }
@@ -105,18 +105,18 @@ func ownersOf(g *gang, pods []*pod) string {
 // goAway leaves a gang without pods in the place of one that is moved, whose pods have
 // gone; nil: it is not moved. The caller withdraws the gang that is left.
 func (d *Driver) goAway(g *gang) *gang {
-	p := g.passage
+	p := g.relocation
 	if p == nil {
 		return nil
 	}
 	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id,
-		spec: p.spec, phase: moving, passage: p,
+		spec: p.spec, phase: moving, relocation: p,
 		need: func() (gangs.Membership, error) { return gangs.Membership{}, nil }}
-	g.passage = nil
+	g.relocation = nil
 	g.retry = 0 // what it was to wait for is over
 	delete(d.agenda.later, g.key)
 	p.until = d.now.Add(d.opt.Await)
-	d.gangs[w.key], d.passages[p.id] = w, w
+	d.gangs[w.key], d.relocations[p.id] = w, w
 	d.agenda.touch(w)
 	d.writer.Crash("kube-moving")
 	return w
@@ -124,7 +124,7 @@ func (d *Driver) goAway(g *gang) *gang {
 
 // settleMoving lets a place go for which none came in time.
 func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
-	p := w.passage
+	p := w.relocation
 	if p == nil {
 		return nil // it was taken, or let go
 	}
@@ -137,7 +137,7 @@ func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 
 // ended reports whether a Job has what it wanted of one of the pods that left: it makes
 // no other for that.
-func (p *passage) ended() bool {
+func (p *relocation) ended() bool {
 	return slices.ContainsFunc(p.pods, func(q *pod) bool {
 		return q.Obj.Status.Phase == v1.PodSucceeded && gangs.Owner(q.Obj, "batch", "Job") != nil
 	})
@@ -146,7 +146,7 @@ func (p *passage) ended() bool {
 // overdue lets the place of a gang go whose pods do not: a disruption budget may have
 // changed its mind.
 func (d *Driver) overdue(g *gang) []engine.Event {
-	p := g.passage
+	p := g.relocation
 	switch {
 	case p == nil:
 		return nil
@@ -160,26 +160,26 @@ func (d *Driver) overdue(g *gang) []engine.Event {
 
 // hear hears what the engine says of a gang that moves.
 func (d *Driver) hear(w *gang, a *engine.Action) {
-	p := w.passage
+	p := w.relocation
 	switch {
 	case p == nil:
 	case a.Type == engine.Start:
 		start := *a
 		start.Allocs = slices.Clone(a.Allocs)
 		p.start = &start
-		if p.heir != nil {
-			d.agenda.touch(p.heir)
+		if p.successor != nil {
+			d.agenda.touch(p.successor)
 		}
 	default:
 		d.queued = append(d.queued, d.letGo(w, moveLost, "others need its place, or that is gone")...)
 	}
 }
 
-// checkPassages lets those go that the engine did not give what was booked for them.
-func (d *Driver) checkPassages() {
-	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
-		w := d.passages[id]
-		if w.phase != moving || w.passage.start != nil {
+// checkRelocations lets those go that the engine did not give what was booked for them.
+func (d *Driver) checkRelocations() {
+	for _, id := range slices.Sorted(maps.Keys(d.relocations)) {
+		w := d.relocations[id]
+		if w.phase != moving || w.relocation.start != nil {
 			continue
 		}
 		if r := d.eng.Record(id); r == nil || r.State == engine.Pending || r.State == engine.Done {
@@ -190,9 +190,9 @@ func (d *Driver) checkPassages() {
 
 // letGo gives up what is booked for a gang that is moved, and says why.
 func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
-	p := w.passage
-	delete(d.passages, p.id)
-	w.passage = nil
+	p := w.relocation
+	delete(d.relocations, p.id)
+	w.relocation = nil
 	if w.phase == moving {
 		d.leaveTo(p.parting, p.id, p.spec, 0)
 	}
@@ -200,8 +200,8 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
 	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
 	d.notices.Owner(p.pods[0].Obj, v1.EventTypeWarning, "PlaceLetGo", text)
-	if p.heir != nil {
-		d.agenda.touch(p.heir)
+	if p.successor != nil {
+		d.agenda.touch(p.successor)
 	}
 	if w.phase == stopping {
 		w.retry = 0 // what it was to be looked at again for is over
@@ -216,24 +216,24 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 
 // vanish forgets a gang without pods: what becomes of it stands in another's book.
 func (d *Driver) vanish(w *gang) {
-	w.book.Over, w.passage = true, nil
+	w.book.Over, w.relocation = true, nil
 	d.drop(w)
 }
 
 // succeed gives pods that come in place of others that are moved their job, if it may
 // start; true: there is nothing else to do with them now.
 func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, done bool) {
-	if len(d.passages) == 0 || g.of != "" {
+	if len(d.relocations) == 0 || g.of != "" {
 		return nil, false
 	}
 	owner := ownersOf(g, need)
 	if len(need) > 0 {
 		_, _ = d.tellWant(g, need) // what cannot be read is said when it is submitted
 	}
-	for _, id := range slices.Sorted(maps.Keys(d.passages)) {
-		w := d.passages[id]
-		p := w.passage
-		if owner == "" || p.owner != owner || p.heir != g && p.claimed(d) {
+	for _, id := range slices.Sorted(maps.Keys(d.relocations)) {
+		w := d.relocations[id]
+		p := w.relocation
+		if owner == "" || p.owner != owner || p.successor != g && p.claimed(d) {
 			continue
 		}
 		if len(more) > 0 || !p.like(need) {
@@ -243,7 +243,7 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 			d.agenda.touch(g)
 			return d.letGo(w, moveDiffers, fmt.Sprintf("%s, which came instead, asks for something else", g.name)), true
 		}
-		p.heir = g
+		p.successor = g
 		if p.start == nil {
 			g.refused = fmt.Sprintf(
 				"it takes the place of %s, which is moved to %s: that is kept for it until all that leave have left",
@@ -257,14 +257,14 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 }
 
 // claimed reports whether a gang is to take the place.
-func (p *passage) claimed(d *Driver) bool {
-	h := p.heir
+func (p *relocation) claimed(d *Driver) bool {
+	h := p.successor
 	return h != nil && d.gangs[h.key] == h && h.phase == gathering && len(h.ready()) > 0
 }
 
 // like reports whether pods ask for what those asked for that are moved, and may be
 // where these may be.
-func (p *passage) like(pods []*pod) bool {
+func (p *relocation) like(pods []*pod) bool {
 	if len(pods) != len(p.pods) {
 		return false
 	}
@@ -281,8 +281,8 @@ func (p *passage) like(pods []*pod) bool {
 
 // takeOver gives a gang the job of one that moves, and starts it.
 func (d *Driver) takeOver(g, w *gang, pods []*pod) {
-	p := w.passage
-	delete(d.passages, p.id)
+	p := w.relocation
+	delete(d.relocations, p.id)
 	d.vanish(w)
 	spec := *p.spec
 	spec.Name = g.name
@@ -299,7 +299,7 @@ func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 // stopped, if it is on its way elsewhere; else it ends then. confine has a job run on a set of nodes only.
 func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job, *nodes.Set)) {
 	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
-	switch p := g.passage; {
+	switch p := g.relocation; {
 	case p != nil:
 		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint
 		confine(spec, d.nodesFor(p.pods))

@@ -125,7 +125,7 @@ func testMove(b *bench) {
 		return len(x) == 1 && slices.Equal(x, y) && x[0] != b.whereabouts("big")[0]
 	})
 	b.wait("none is on the way", func() (none bool) {
-		b.look(d, func() { none = len(d.passages) == 0 })
+		b.look(d, func() { none = len(d.relocations) == 0 })
 		return none
 	})
 	b.look(d, func() {
@@ -229,8 +229,8 @@ func testMoveLate(b *bench) {
 	b.gone(b.pod("next"))
 	b.wait("... and has its turn", func() bool { return len(b.whereabouts("a-2")) == 1 })
 	b.look(d, func() {
-		if len(d.passages) > 0 {
-			b.Errorf("%v are on their way", d.passages)
+		if len(d.relocations) > 0 {
+			b.Errorf("%v are on their way", d.relocations)
 		}
 	})
 }
@@ -410,8 +410,8 @@ func testMoveKilled(b *bench) {
 	b.gone(b.pod("next"))
 	b.wait("a-2 runs", func() bool { return slices.Equal(b.whereabouts("a-2"), b.whereabouts("b-1")) })
 	b.look(d, func() {
-		if len(d.passages) > 0 {
-			b.Errorf("%v are on their way", d.passages)
+		if len(d.relocations) > 0 {
+			b.Errorf("%v are on their way", d.relocations)
 		}
 	})
 }

@@ -38,11 +38,11 @@ var (
 
 // moveState is where the driver is in moving gangs.
 type moveState struct {
-	passages map[cluster.JobID]*gang // those on their way: stopping, or moving
-	chosen   map[*gang]bool          // come back when they are stopped, while the engine is asked
-	asking   *moveRequest            // what the engine is asked
-	busy     bool                    // moves are looked for in the present round
-	roundAt  cluster.Time            // the next one; 0: not known yet
+	relocations map[cluster.JobID]*gang // those on their way: stopping, or moving
+	chosen      map[*gang]bool          // come back when they are stopped, while the engine is asked
+	asking      *moveRequest            // what the engine is asked
+	searching   bool                    // moves are looked for in the present round
+	roundAt     cluster.Time            // the next one; 0: not known yet
 }
 
 // moveRequest is a question to the engine that decides.
@@ -193,7 +193,7 @@ func (d *Driver) answered() {
 		return 0
 	})
 	for _, g := range slices.SortedFunc(maps.Keys(d.chosen), func(a, b *gang) int { return cmp.Compare(a.id, b.id) }) {
-		if g.phase == running && g.passage == nil {
+		if g.phase == running && g.relocation == nil {
 			d.queued = append(d.queued, d.staysPut(g))
 		}
 	}
@@ -206,7 +206,7 @@ const roundEvery = 5 * time.Minute
 // nextRound is when moves are looked for without being asked for.
 func (d *Driver) nextRound(now cluster.Time) cluster.Time {
 	f := d.opt.Rules.Defrag
-	if f == nil || !f.Auto || d.busy {
+	if f == nil || !f.Auto || d.searching {
 		return cluster.Never
 	}
 	if p := cluster.Time(cmp.Or(f.Every, roundEvery)); d.roundAt == 0 {
@@ -237,7 +237,7 @@ func (d *Driver) round(now cluster.Time) {
 	if len(list) == 0 {
 		return
 	}
-	d.busy = true
+	d.searching = true
 	d.writer.Do(func(ctx context.Context) {
 		for _, r := range list {
 			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) &&
@@ -245,7 +245,7 @@ func (d *Driver) round(now cluster.Time) {
 				d.opt.Log.Warn("moves cannot be looked for", "error", err)
 			}
 		}
-		d.inbox.Put(func() { d.busy = false })
+		d.inbox.Put(func() { d.searching = false })
 	})
 }
 

@@ -22,17 +22,17 @@ import (
 
 // neighbours is which pods are where.
 type neighbours struct {
-	seen    int              // the version of the world that waiting gangs know of
-	lookAt  cluster.Time     // not to be asked again before
-	turns   map[string]*turn // of pods that are in each other's way
-	minding map[*gang]bool   // gangs that wait in the engine, and minded
-	waits   map[*gang]bool   // gangs that wait for something to change around them
-	holding map[*gang]bool   // gangs that have their places, and wait for those to go that have a claim of theirs
+	seen        int              // the version of the world that waiting gangs know of
+	lookAt      cluster.Time     // not to be asked again before
+	turns       map[string]*turn // of pods that are in each other's way
+	constrained map[*gang]bool   // gangs in the engine for which it matters what else is on the nodes
+	blocked     map[*gang]bool   // gangs that are settled again when something changes around them
+	heldBack    map[*gang]bool   // gangs that have their places, and wait for those to go that have a claim of theirs
 }
 
 func newNeighbours() neighbours {
-	return neighbours{turns: map[string]*turn{}, minding: map[*gang]bool{},
-		waits: map[*gang]bool{}, holding: map[*gang]bool{}}
+	return neighbours{turns: map[string]*turn{}, constrained: map[*gang]bool{},
+		blocked: map[*gang]bool{}, heldBack: map[*gang]bool{}}
 }
 
 // turn lets pods go one after the other that are in each other's way.
@@ -111,7 +111,7 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
 	}
 	world, ask := d.nodes.World, d.askFor(pods, careful, devices)
 	if len(pods) == 1 && len(world.Hidden()) == 0 {
-		return world.Known(ask, fmt.Sprint(devices, careful, pods[0].around, world.Key(&pods[0].Neighbour)))
+		return world.Known(ask, fmt.Sprint(devices, careful, pods[0].neighbourKey, world.Key(&pods[0].Neighbour)))
 	}
 	return world.Limits(ask)
 }
@@ -128,15 +128,15 @@ func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 	}
 	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 	if l.Why != "" {
-		g.refused, d.waits[g] = l.Why, true
+		g.refused, d.blocked[g] = l.Why, true
 		return false
 	}
 	if !d.contend(g, pods, spec, &l) {
 		return false
 	}
-	spec.PerNode, spec.NodeLimits, g.around = l.Each, l.Nodes, l.Text
+	spec.PerNode, spec.NodeLimits, g.keptOff = l.Each, l.Nodes, l.Text
 	if slices.ContainsFunc(pods, func(p *pod) bool { return p.Needs != nil }) || l.Each > 0 || l.Nodes != nil {
-		d.minding[g] = true
+		d.constrained[g] = true
 	}
 	return true
 }
@@ -154,16 +154,16 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 		return nil
 	}
 	d.seen = d.nodes.World.Version()
-	for g := range d.waits {
-		delete(d.waits, g)
+	for g := range d.blocked {
+		delete(d.blocked, g)
 		d.agenda.touch(g)
 	}
 	ids := slices.Collect(maps.Keys(d.byID))
 	if !d.nodes.World.Active() { // only those that asked for something
 		ids = ids[:0]
-		for g := range d.minding {
+		for g := range d.constrained {
 			if ids = append(ids, g.id); g.phase != waiting {
-				delete(d.minding, g) // it did not come so far
+				delete(d.constrained, g) // it did not come so far
 			}
 		}
 	}
@@ -199,7 +199,7 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 			l.Text = "all: " + why
 		}
 	}
-	if g.around = l.Text; sameLimits(g.spec, &l) {
+	if g.keptOff = l.Text; sameLimits(g.spec, &l) {
 		return engine.Event{}, false
 	}
 	spec := *g.spec
@@ -254,7 +254,7 @@ func (d *Driver) whyForbidden(l *fit.Limits, pods []*pod, on map[string]int) str
 // turnKey is the same for pods that are in each other's way and else alike.
 func (d *Driver) turnKey(g *gang, p *pod) string {
 	t, _ := d.terms(g, p.Obj)
-	return fmt.Sprintf("%s %+v %+v %s", p.around, t, p.Request, p.signature)
+	return fmt.Sprintf("%s %+v %+v %s", p.neighbourKey, t, p.Request, p.signature)
 }
 
 // takeTurn reports whether it is the turn of a gang of one pod; else the one before it.

@@ -51,7 +51,7 @@ func (d *Driver) powerUsed(needed map[string]bool) map[string]bool {
 // powerNeeded is the nodes that gangs wait for, by name.
 func (d *Driver) powerNeeded() map[string]bool {
 	needed := map[string]bool{}
-	for g := range d.holding {
+	for g := range d.heldBack {
 		for i := range g.slots {
 			if !g.slots[i].surplus {
 				needed[g.slots[i].node] = true

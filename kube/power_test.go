@@ -151,7 +151,7 @@ func testPower(b *bench) {
 		return len(f.on) == 4
 	})
 	b.wait("the gang is held", func() (held bool) {
-		b.look(d, func() { held = len(d.holding) == 1 })
+		b.look(d, func() { held = len(d.heldBack) == 1 })
 		return held
 	})
 	if _, again := f.called(); !slices.Equal(on, again) {

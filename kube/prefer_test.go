@@ -119,7 +119,7 @@ func TestPreferNeighbours(t *testing.T) {
 	if on := d.places("far"); len(on) != 1 || on["n0001"] != 0 {
 		t.Errorf("the pod that wants to be far is on %v", on)
 	}
-	if why := d.gangs["pod/far"].around; why != "1: liked less than others" {
+	if why := d.gangs["pod/far"].keptOff; why != "1: liked less than others" {
 		t.Errorf("it says %q", why)
 	}
 }
@@ -185,7 +185,7 @@ func TestPreferEven(t *testing.T) {
 	}
 	for _, p := range d.pods {
 		if p.Where == "" {
-			t.Errorf("%s waits for a preference: %q %q", p.Obj.Name, p.gang.refused, p.gang.around)
+			t.Errorf("%s waits for a preference: %q %q", p.Obj.Name, p.gang.refused, p.gang.keptOff)
 		}
 	}
 }

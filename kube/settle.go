@@ -98,7 +98,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.around = p.key(d.fit), fit.Around(p.Obj)
+	p.base, p.neighbourKey = p.key(d.fit), fit.Around(p.Obj)
 	p.sign(d.fit)
 	p.gang, p.Managed = d.gangOf(p.Obj), true
 	p.gang.pods[p.Obj.UID] = p
@@ -508,7 +508,7 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	}
 	events := []engine.Event{{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}}
 	g.book.Outcome = engine.Preempted
-	if p := g.passage; p != nil && p.ended() {
+	if p := g.relocation; p != nil && p.ended() {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
@@ -561,7 +561,7 @@ func (d *Driver) replace(g *gang) []engine.Event {
 			return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
 		})
 		if k < 0 {
-			d.waits[g] = true // for the devices or volumes of the pod before it, perhaps
+			d.blocked[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue
 		}
 		if !d.nodes.Node(s.node).Up() {

@@ -54,7 +54,7 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
 	kept := len(w.unconfirmed.records) + len(w.unconfirmed.events) + w.nodes.Kept().Changed + len(w.chosen) +
-		len(w.passages)
+		len(w.relocations)
 	if kept > 0 || w.asking != nil {
 		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(), w.chosen)
 	}
@@ -311,8 +311,8 @@ func TestSteadyMove(t *testing.T) {
 			t.Error("it is asked once, and no more at a time")
 		}
 	})
-	if g := w.gangs["pod/a"]; g.phase != stopping || g.passage == nil {
-		t.Fatalf("phase %d, %+v: %+v", g.phase, g.passage, <-r.answer)
+	if g := w.gangs["pod/a"]; g.phase != stopping || g.relocation == nil {
+		t.Fatalf("phase %d, %+v: %+v", g.phase, g.relocation, <-r.answer)
 	}
 	w.steadily(t, "it leaves, and its owner makes another", func() {
 		w.podGone(a)

@@ -162,8 +162,8 @@ func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text s
 	if stem == "" {
 		stem = strings.TrimSpace("waits for its turn " + y.Text)
 	}
-	if g.around != "" {
-		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.Objects()), g.around)
+	if g.keptOff != "" {
+		stem += fmt.Sprintf(" (of %d nodes, %s)", len(d.nodes.Objects()), g.keptOff)
 	}
 	stem = g.withAnswer(d.eng, d.besides(g, stem))
 	text = stem

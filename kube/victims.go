@@ -118,7 +118,7 @@ func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []eng
 // kept off some nodes, the one that was looked at the longest ago. later: there is one of
 // which the engine has yet to hear.
 func (d *Driver) stuck() (next *gang, later bool) {
-	if len(d.minding) == 0 && !d.nodes.World.Active() {
+	if len(d.constrained) == 0 && !d.nodes.World.Active() {
 		return nil, false
 	}
 	lowest := cluster.Critical
@@ -278,7 +278,7 @@ type blame struct {
 
 func (d *Driver) blame(pods, could []*pod) *blame {
 	b := &blame{d: d, by: map[[2]string][]*gang{}}
-	distinct := distinctBy(pods, func(p *pod) string { return p.around })
+	distinct := distinctBy(pods, func(p *pod) string { return p.neighbourKey })
 	for _, q := range could {
 		for _, p := range distinct {
 			for _, key := range d.nodes.World.Blocks(&p.Neighbour, &q.Neighbour) {

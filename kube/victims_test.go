@@ -101,12 +101,12 @@ func TestLift(t *testing.T) {
 			d.come(t, now, c.low)
 			d.answer(t, now)
 			if d.pods["low"].node == "" {
-				t.Fatalf("low waits: %s", d.pods["low"].gang.around)
+				t.Fatalf("low waits: %s", d.pods["low"].gang.keptOff)
 			}
 			d.come(t, now, c.high)
 			g := d.pods["high"].gang
 			if !d.pods["low"].leaving {
-				t.Fatalf("low stays, and high is in phase %d: %q %q", g.phase, g.refused, g.around)
+				t.Fatalf("low stays, and high is in phase %d: %q %q", g.phase, g.refused, g.keptOff)
 			}
 			d.expectBinding(t)
 			again := c.low.DeepCopy()
@@ -126,7 +126,7 @@ func TestLift(t *testing.T) {
 			steps(t, d)
 			d.expectBinding(t, "high")
 			d.answer(t, now)
-			if g.phase != running || len(g.lifted) > 0 || len(d.holding) > 0 || len(d.nodes.World.Hidden()) > 0 {
+			if g.phase != running || len(g.lifted) > 0 || len(d.heldBack) > 0 || len(d.nodes.World.Hidden()) > 0 {
 				t.Errorf("high is in phase %d: %+v", g.phase, g.lifting)
 			}
 			if on := d.places("again"); len(on) > 0 {
@@ -225,7 +225,7 @@ func TestLiftGang(t *testing.T) {
 		}
 	}
 	if g := d.pods["high-0"].gang; gone != 2 {
-		t.Fatalf("%d leave for a gang on two nodes: %q %q", gone, g.refused, g.around)
+		t.Fatalf("%d leave for a gang on two nodes: %q %q", gone, g.refused, g.keptOff)
 	}
 	for name, p := range d.pods {
 		if strings.HasPrefix(string(name), "low") && p.leaving {
@@ -260,7 +260,7 @@ func TestLiftGone(t *testing.T) {
 		*now = now.Add(time.Minute)
 		steps(t, d)
 		d.expectBinding(t)
-		if len(d.holding) != 0 || high.Where != "" {
+		if len(d.heldBack) != 0 || high.Where != "" {
 			t.Errorf("%s: it still has its place", what)
 		}
 		if what == "deleted" {
