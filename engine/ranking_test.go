@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -142,7 +143,7 @@ func TestRankingTwin(t *testing.T) {
 				for i := range evs {
 					evs[i] = c.draw()
 				}
-				for i := range 200 {
+				for i := range shared.Soak(80, 200) {
 					if !c.step(evs) {
 						t.Fatalf("seed %d, step %d, %v: engines that rank victims, and one that does not, decide otherwise", seed, i, c.now)
 					}

@@ -123,7 +123,7 @@ func twinQueues(r *rand.Rand) []cluster.Queue {
 
 // twinEvents is how many events a twin goes through.
 func twinEvents(t *testing.T) int {
-	return shared.Soaking(t, 3500) / 10
+	return shared.Soaking(t, 2000) / 10
 }
 
 // pair is the engine, its twin, and a world that answers both.
