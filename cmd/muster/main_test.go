@@ -133,12 +133,13 @@ func TestPhilly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.SplitAfterN(string(text), "\n", 4002)
+	jobs := shared.Soak(1200, 4000)
+	lines := strings.SplitAfterN(string(text), "\n", jobs+2)
 	days := filepath.Join(t.TempDir(), "days.csv")
-	if err := os.WriteFile(days, []byte(strings.Join(lines[:4001], "")), 0o600); err != nil {
+	if err := os.WriteFile(days, []byte(strings.Join(lines[:jobs+1], "")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	replayed(t, days, strings.Join(others, ","), 4000)
+	replayed(t, days, strings.Join(others, ","), jobs)
 }
 
 // replayed checks that every job completes under each policy.
