@@ -24,7 +24,7 @@ var largeTypes = map[string]string{
 	"config.serveFile":               "a field per key of the configuration",
 	"engine.Engine":                  "one state machine: what happens to a job, in the rooms of which it is made (ARCHITECTURE.md)",
 	"experiments/compat.coneProgram": "the vectors of an interior-point method, allocated once",
-	"kube.Driver":                    "one loop; its rooms are being moved out (ARCHITECTURE.md)",
+	"kube.Driver":                    "one loop: what needs gangs, pods, nodes and the engine at once stays in it (ARCHITECTURE.md)",
 	"kube.Options":                   "a field per thing that can be configured or replaced in tests",
 	"kube.gang":                      "what every room of the driver knows of a gang",
 	"local/record.Info":              "a field per fact about a job that the engine does not have",

@@ -32,8 +32,8 @@ const tryAgain = 15 * time.Second
 
 // Gang is what is remembered of a gang that waits.
 type Gang struct {
-	tried cluster.Time // when nothing could be found for it last
-	era   int          // ... as of which maps
+	tried       cluster.Time // when nothing could be found for it last
+	mapsVersion int          // ... as of which maps
 }
 
 // Waiter is a gang that waits.
@@ -152,11 +152,11 @@ func (l *look) isOld(since cluster.Time) bool { return since > 0 && l.Now.Sub(si
 func (l *look) isDue(g *Gang, since cluster.Time) bool { return l.isOld(since) && !l.wasTried(g) }
 
 func (l *look) wasTried(g *Gang) bool {
-	return g.tried > 0 && g.era == l.room.era && l.Now.Sub(g.tried) < tryAgain
+	return g.tried > 0 && g.mapsVersion == l.room.mapsVersion && l.Now.Sub(g.tried) < tryAgain
 }
 
 // giveUp notes that nothing can be found for a gang at the moment.
-func (l *look) giveUp(g *Gang) { g.tried, g.era = l.Now, l.room.era }
+func (l *look) giveUp(g *Gang) { g.tried, g.mapsVersion = l.Now, l.room.mapsVersion }
 
 // isEmpty reports whether no pod has a GPU of a node, or is on the way there: neither by the pods, nor in the engine's
 // books.

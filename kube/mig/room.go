@@ -72,16 +72,16 @@ type Options struct {
 
 // Room is what is known of nodes that may be partitioned otherwise.
 type Room struct {
-	opt     Options
-	nodes   map[string]*Node   // by name
-	maps    map[string]*ways   // by namespace/name
-	under   map[string]*Node   // nodes that are on their way, by name
-	forGang map[string][]*Node // nodes with a gang in their note, by the gang's name; nil: to be made again
-	at      cluster.Time       // of the next round
-	lookAt  cluster.Time       // when it is looked next which gangs wait
-	said    map[string]bool    // what was logged of configurations
-	packed  map[string][][]cluster.Instance
-	era     int // counts changes of the maps
+	opt         Options
+	nodes       map[string]*Node   // by name
+	maps        map[string]*ways   // by namespace/name
+	under       map[string]*Node   // nodes that are on their way, by name
+	forGang     map[string][]*Node // nodes with a gang in their note, by the gang's name; nil: to be made again
+	at          cluster.Time       // of the next round
+	lookAt      cluster.Time       // when it is looked next which gangs wait
+	said        map[string]bool    // what was logged of configurations
+	packed      map[string][][]cluster.Instance
+	mapsVersion int // counts changes of the maps
 }
 
 // ways is a ConfigMap that says what configurations make of a node.
@@ -148,7 +148,7 @@ func (r *Room) MapChanged(obj *v1.ConfigMap, gone bool) {
 		r.opt.Writer.MapEvent(obj, v1.EventTypeWarning, "NotUnderstood", err.Error())
 	}
 	r.lookAt, r.at, r.said = 0, 0, map[string]bool{}
-	r.era++
+	r.mapsVersion++
 }
 
 func hash(text string) string {

@@ -141,7 +141,7 @@ func watches[T any](w *watcher, in cache.SharedIndexInformer, on On[T]) watched 
 	return watched{in, func(_, obj any) { put(obj, on.Changed) }, func(obj any) { put(obj, on.Gone) }}
 }
 
-// differing leaves out that a storage capacity is written anew as it was.
+// differing leaves out that a storage capacity is written again as it was.
 func differing(w watched) watched {
 	changed := w.changed
 	w.changed = func(old, obj any) {

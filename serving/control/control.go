@@ -533,7 +533,7 @@ func (c *Controller) view(s *running, now time.Time) *scale.View {
 	v := &scale.View{Now: cluster.Time(now.UnixNano()), Service: &spec, Waiting: served.Waiting,
 		GPUs: c.opt.Scheduler.GPUs(), Fixed: c.opt.Whole, Prompt: s.prompt, Output: s.output}
 	was := &s.was
-	if served.Arrived < was.Arrived { // it has begun anew
+	if served.Arrived < was.Arrived { // it has begun again
 		was = &tally.Tally{}
 	}
 	t := served.Since(was)

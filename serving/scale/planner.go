@@ -82,7 +82,7 @@ type planned struct {
 
 const leastRate = 0.1 // requests per second for which a service is planned of which hardly any come
 
-const drift = 0.1 // part by which a rate may change until it is planned anew
+const drift = 0.1 // part by which a rate may change until it is planned again
 
 // planKnobs are the knobs that all planners have.
 func planKnobs(hold, over string) []knobs.Knob {
