@@ -91,7 +91,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	leaves(programs.Dir)
-	beside(6)
+	beside(5)
 	code := m.Run()
 	browser.Close()
 	_ = os.RemoveAll(cache)

@@ -73,12 +73,12 @@ func (l *Lab) Script(j *Job, root, gate string) string {
 // Open waits until jobs are ready, whose outputs are given, and has them begin at the same time: jobs that do not may
 // happen not to meet on the link.
 func Open(gate string, outs ...string) error {
-	for end := time.Now().Add(2 * time.Minute); len(outs) > 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Minute); len(outs) > 0; time.Sleep(50 * time.Millisecond) {
 		if text, err := os.ReadFile(outs[0]); err == nil && strings.Contains(string(text), "ready\n") {
 			outs = outs[1:]
 			continue
 		} else if time.Now().After(end) {
-			return fmt.Errorf("a job does not begin: %w: %s", err, text)
+			return fmt.Errorf("a job is not ready: %s (%v)", text, err)
 		}
 	}
 	begin := time.Now().Add(time.Second)
