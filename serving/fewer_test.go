@@ -146,7 +146,7 @@ func TestFewerTwin(t *testing.T) {
 			above++
 		}
 	}
-	if above == 0 {
+	if above < shared.Soak(1, 3) {
 		t.Errorf("only %d plans are above the bound by compute slices", above)
 	}
 }

@@ -157,7 +157,8 @@ func TestGangDeadlinesKept(t *testing.T) {
 		})
 		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	sum.check(t, 150, 150)
+	least := shared.Soak(150, 400)
+	sum.check(t, least, least)
 }
 
 // costly gives jobs checkpoint and restart costs, and disables checkpoints for some: a stop then
@@ -208,7 +209,8 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	sum.check(t, 150, 150)
+	least := shared.Soak(150, 400)
+	sum.check(t, least, least)
 }
 
 // TestDeadlinesKeptAmongUncheckpointed: the same with many jobs that have neither checkpoints nor accepted

@@ -29,11 +29,6 @@ func TestLearn(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", c.system, want, out)
 			}
 		}
-		if shared.Soak(c.system == "meta-rl", false) {
-			again = file // the same seed gives the same weights by the same code
-		} else {
-			ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--out", again)
-		}
 		ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--seed", "2", "--out", other)
 		read := func(name string) string {
 			text, err := os.ReadFile(name)
@@ -42,8 +37,14 @@ func TestLearn(t *testing.T) {
 			}
 			return string(text)
 		}
-		if read(file) != read(again) || read(file) == read(other) {
-			t.Errorf("%s: two trainings differ, or those of two seeds do not", c.system)
+		if read(file) == read(other) {
+			t.Errorf("%s: trainings with two seeds do not differ", c.system)
+		}
+		if shared.Soak(c.system == "sched2", true) { // one takes seconds
+			ok(t, "learn", c.system, "--rounds", "1", "--limit", "60", "--out", again)
+			if read(file) != read(again) {
+				t.Errorf("%s: two trainings differ", c.system)
+			}
 		}
 		flags := strings.Fields(strings.ReplaceAll(c.flags, "FILE", file))
 		ok(t, append([]string{"sim", "--demo", "--limit", "80", "--journal", jr}, flags...)...)

@@ -188,9 +188,7 @@ func (b *Book) Bill(j *job.State, sign int64) {
 	q := int(j.Queue)
 	if cpu, ram := j.HeldCPUAndRAM(); cpu != 0 || ram != 0 || b.budgeted {
 		for _, p := range b.tree.Path(q) {
-			if b.budgets[p].Limit > 0 {
-				b.spend(p)
-			}
+			b.spend(p)
 			b.queues[p].cpu += sign * cpu
 			b.queues[p].ram += sign * ram
 		}
@@ -223,14 +221,15 @@ func (b *Book) Remember(j *job.State) { b.forget(j, -1) }
 // SpendAll brings all budgets up to now, so that looking spends nothing.
 func (b *Book) SpendAll() {
 	for q := range b.budgets {
-		if b.budgets[q].Limit > 0 {
-			b.spend(q)
-		}
+		b.spend(q)
 	}
 }
 
-// spend brings a queue's budget up to now.
+// spend brings a queue's budget up to now, if it has one.
 func (b *Book) spend(q int) {
+	if b.budgets[q].Limit <= 0 {
+		return
+	}
 	u := &b.queues[q]
 	b.budgets[q].Spend(b.tree.Used(q), u.since, b.world.Now)
 	u.since = b.world.Now
@@ -290,9 +289,7 @@ func (b *Book) Check(j *job.State, m cluster.Milli) Refusal {
 		return Refusal{quota: r}
 	}
 	for _, p := range b.tree.Path(q) {
-		if b.budgets[p].Limit > 0 {
-			b.spend(p)
-		}
+		b.spend(p)
 	}
 	if r := b.tree.CheckBudget(q, b.budgets, b.world.Now); !r.OK() {
 		return Refusal{quota: r, until: b.budgets[r.Queue].Renews(b.world.Now)}

@@ -222,29 +222,24 @@ func (l *Jobs) UpdateAimed(aimed []*job.State) {
 		}
 		return
 	}
-	l.victims.Restart()
-	l.items = l.ByKey().Rewrite(l.items, func(old order.Item) order.Item {
-		j := (*l.all)[old.ID]
-		it := l.RunItem(j)
-		if it == old {
-			return old
-		}
-		l.touch(j)
-		j.Key = it
+	l.rewriteKeys(func(j *job.State) {
 		l.SetEnd(j, int64(l.world.EndOf(j)))
 		l.Watch(j)
-		return it
 	})
 }
 
 // UpdateKeys evaluates the keys of all jobs again.
-func (l *Jobs) UpdateKeys() {
+func (l *Jobs) UpdateKeys() { l.rewriteKeys(func(*job.State) {}) }
+
+// rewriteKeys evaluates the keys of all jobs again; changed hears of each whose key is another.
+func (l *Jobs) rewriteKeys(changed func(j *job.State)) {
 	l.victims.Restart()
 	l.items = l.ByKey().Rewrite(l.items, func(old order.Item) order.Item {
 		j := (*l.all)[old.ID]
 		if it := l.RunItem(j); it != old {
 			l.touch(j)
 			j.Key = it
+			changed(j)
 		}
 		return j.Key
 	})

@@ -3,16 +3,18 @@
 package lint
 
 import (
+	"fmt"
 	"go/ast"
 	"go/importer"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -459,26 +461,9 @@ func receiver(e ast.Expr) string {
 // map there: Go's order of maps is random. A loop that only collects keys, and
 // sorts them in the next statement, is marked "// sorted below".
 func TestNoMapOrder(t *testing.T) {
-	fset, files := load(t)
-	byPkg := map[string][]*ast.File{}
-	for _, f := range files {
-		if pure[f.pkg] && !f.test {
-			byPkg[f.pkg] = append(byPkg[f.pkg], f.ast)
-		}
-	}
-	var names []string
-	for p := range byPkg {
-		names = append(names, p)
-	}
-	sort.Strings(names)
-	imp := importer.ForCompiler(fset, "source", nil)
-	for _, p := range names {
-		conf := types.Config{Importer: imp}
-		info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-		if _, err := conf.Check(module+p, fset, byPkg[p], info); err != nil {
-			t.Fatalf("%s: %v", p, err)
-		}
-		for _, f := range byPkg[p] {
+	fset, _ := load(t)
+	for _, p := range typed(t) {
+		for _, f := range p.files {
 			marked := map[int]bool{}
 			for _, g := range f.Comments {
 				for _, c := range g.List {
@@ -492,7 +477,7 @@ func TestNoMapOrder(t *testing.T) {
 				if !ok {
 					return true
 				}
-				if _, isMap := info.Types[r.X].Type.Underlying().(*types.Map); isMap &&
+				if _, isMap := p.info.Types[r.X].Type.Underlying().(*types.Map); isMap &&
 					!marked[fset.Position(r.Pos()).Line] {
 					t.Errorf("%s: a map is ranged over; its order is random", fset.Position(r.Pos()))
 				}
@@ -502,24 +487,55 @@ func TestNoMapOrder(t *testing.T) {
 	}
 }
 
+// checked is a deciding package with the types of its expressions.
+type checked struct {
+	name  string
+	files []*ast.File
+	info  *types.Info
+}
+
+// deciding is the deciding packages by name, type-checked once for all tests.
+var deciding = sync.OnceValues(func() (list []checked, err error) {
+	all, err := source()
+	if err != nil {
+		return nil, err
+	}
+	byPkg := map[string][]*ast.File{}
+	for _, f := range all.files {
+		if pure[f.pkg] && !f.test {
+			byPkg[f.pkg] = append(byPkg[f.pkg], f.ast)
+		}
+	}
+	conf := types.Config{Importer: importer.ForCompiler(all.fset, "source", nil)}
+	for _, name := range slices.Sorted(maps.Keys(byPkg)) {
+		p := checked{name: name, files: byPkg[name], info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}}
+		if _, err := conf.Check(module+name, all.fset, p.files, p.info); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+})
+
+func typed(t *testing.T) []checked {
+	t.Helper()
+	list, err := deciding()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 // Training and inference must give the same bits everywhere: where the machine can multiply and add in one
 // instruction, a compiler may fuse what is not rounded first. So each product in learn is converted (float64(x*y)),
 // unless it is multiplied or divided further.
 func TestNothingFused(t *testing.T) {
-	fset, files := load(t)
-	var list []*ast.File
-	for _, f := range files {
-		if f.pkg == "learn" && !f.test {
-			list = append(list, f.ast)
-		}
-	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "source", nil)}
-	if _, err := conf.Check(module+"learn", fset, list, info); err != nil {
-		t.Fatal(err)
-	}
+	fset, _ := load(t)
+	list := typed(t)
+	learn := list[slices.IndexFunc(list, func(p checked) bool { return p.name == "learn" })]
+	info := learn.info
 	products := 0
-	for _, f := range list {
+	for _, f := range learn.files {
 		safe := map[ast.Expr]bool{}
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Of a pod the same is said once, something else again, and all anew once it is forgotten; what fails inside is an
+// What is said of a pod is said once, until it is something else or the pod is forgotten; what fails inside is an
 // error, with the place in the log.
 func TestSay(t *testing.T) {
 	var counted, events []string
