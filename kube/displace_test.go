@@ -132,11 +132,7 @@ func testDisplace(b *bench) {
 		_ = b.c.CoreV1().PersistentVolumes().Delete(b.ctx, "v-alone", metav1.DeleteOptions{})
 	})
 	for name, value := range map[string]int32{"test-low": -10, "test-high": 10} {
-		if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx,
-			&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value},
-			metav1.CreateOptions{}); err != nil {
-			b.Fatal(err)
-		}
+		b.priorityClass(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value})
 	}
 	_, stop := b.schedule()
 	defer stop()

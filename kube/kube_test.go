@@ -19,6 +19,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -218,6 +219,22 @@ func (b *bench) create(pods ...*v1.Pod) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// priorityClass makes a class of priorities, and waits until the API server accepts pods of it: it learns of classes
+// from a watch of its own.
+func (b *bench) priorityClass(class *schedulingv1.PriorityClass) {
+	b.Helper()
+	if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx, class, metav1.CreateOptions{}); err != nil {
+		b.Fatal(err)
+	}
+	p := controlplane.Pod("of-a-new-class", 0, nil)
+	p.Spec.PriorityClassName = class.Name
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	b.wait("pods may be of class "+class.Name, func() bool {
+		_, err := b.c.CoreV1().Pods(p.Namespace).Create(b.ctx, p, dry)
+		return err == nil
+	})
 }
 
 func (b *bench) pods() []v1.Pod {

@@ -115,9 +115,7 @@ func testNeighbours(b *bench) {
 	never := v1.PreemptNever
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "meek"}, Value: 1000,
 		PreemptionPolicy: &never}
-	if _, err := b.c.SchedulingV1().PriorityClasses().Create(b.ctx, class, metav1.CreateOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	b.priorityClass(class)
 	meek.Spec.PriorityClassName = class.Name
 	b.create(controlplane.Gang("low", 4, 6, map[string]string{LabelTier: "best-effort"})...)
 	b.wait("low runs", func() bool { return len(b.on("low", v1.LabelHostname)) == 4 })
