@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/places"
 )
 
 // What events cannot tell an engine - another GPU model on a node in use, a loan's nodes - it learns by being renewed,
@@ -222,7 +223,7 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 	if p == nil {
 		return nil, fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
 	}
-	g.slots, g.nth = slotsOf(p), p.Repair
+	g.places, g.nth = places.Of(p), p.Repair
 	empty, without := g.seat(pods, p)
 	if d.refuseForeign(without); len(without) == len(pods) {
 		return nil, fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
@@ -234,10 +235,10 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 	if away || empty > 0 && !g.openPlaces(trusted) {
 		p, empty = g.shrunk(p), 0
 	}
-	allocs, err := d.allocs(p, taken)
+	allocs, err := d.devices(p, taken)
 	if err != nil && g.repair.wanted && !away {
 		p, empty = g.shrunk(p), 0
-		allocs, err = d.allocs(p, taken)
+		allocs, err = d.devices(p, taken)
 	}
 	if err != nil {
 		return nil, err
@@ -313,34 +314,30 @@ func (d *Driver) queueFound(spec *cluster.Job) {
 // there is one for each; it returns how many places stay empty.
 func (d *Driver) fill(g *gang) (open int) {
 	wait := g.wanted()
-	for i := range g.slots {
-		if g.slots[i].pod == "" {
-			open++
-		}
-	}
+	open = g.places.Empty()
 	if len(wait) < open || open == 0 {
 		return open
 	}
-	for _, s := range g.slots {
-		if n := d.nodes.Node(s.node); s.pod == "" && (!n.Up() || n.Power.Sleeps()) {
+	for _, s := range g.places {
+		if n := d.nodes.Node(s.Node); s.Pod == "" && (!n.Up() || n.Power.Sleeps()) {
 			return open
 		}
 	}
-	for i := range g.slots {
-		s := &g.slots[i]
-		if s.pod != "" {
+	for i := range g.places {
+		s := &g.places[i]
+		if s.Pod != "" {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.asks(&g.spec.Tasks[s.set].Request) && d.pinned(p, s.node) && d.keptOff(p, s.node) == "" &&
-				d.grant(p, s.node) == ""
+			return p.Asks(&g.spec.Tasks[s.Set].Request) && d.pinned(p, s.Node) && d.keptOff(p, s.Node) == "" &&
+				d.grant(p, s.Node) == ""
 		})
 		if k < 0 {
 			continue
 		}
-		s.pod = wait[k].Obj.UID
-		wait[k].give(&g.spec.Tasks[s.set].Request)
-		d.bind(g, wait[k], s.node)
+		s.Pod = wait[k].Obj.UID
+		wait[k].Give(&g.spec.Tasks[s.Set].Request)
+		d.bind(g, wait[k], s.Node)
 		wait = slices.Delete(wait, k, k+1)
 		open--
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/write"
@@ -40,12 +41,9 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	was := g.spec
 	need, beyond, spec := g.starters(a)
 	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: g.beforeStart(d.eng)}
-	for i := range a.Allocs {
-		al := &a.Allocs[i]
-		p.On = append(p.On, plans.On{Node: d.nodes.Order()[al.Node], Set: int(al.Set), Tasks: int(al.Tasks)})
-	}
+	p.On = places.On(a.Allocs, d.nodes.Order())
 	g.phase, g.spec, g.run, g.refused, g.Telling = starting, spec, g.run+1, "", reports.Telling{Worked: g.workBefore()}
-	g.slots = slotsOf(&p)
+	g.places = places.Of(&p)
 	d.agenda.touch(g)
 	if !d.seatAll(g, need, beyond) {
 		return // a pod went in this very moment: settling it finds the place empty
@@ -59,7 +57,7 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	}
 	d.unlift(g)
 	if why := d.grantAll(g); why != "" {
-		g.phase, g.spec, g.plan, g.slots = waiting, was, "", nil
+		g.phase, g.spec, g.plan, g.places = waiting, was, "", nil
 		d.notThere(g, why)
 		return
 	}
@@ -123,16 +121,6 @@ func (d *Driver) notThere(g *gang, why string) {
 	if ev, ok := d.limit(g); ok {
 		d.queued = append(d.queued, ev)
 	}
-}
-
-// slotsOf lists the places of a plan, one for each task.
-func slotsOf(p *plans.Plan) (slots []slot) {
-	for _, on := range p.On {
-		for range on.Tasks {
-			slots = append(slots, slot{node: on.Node, set: on.Set})
-		}
-	}
-	return slots
 }
 
 // bind lets a worker bind a pod.
@@ -202,9 +190,9 @@ func (d *Driver) bound(g *gang, p *pod, run int, node string, err error) {
 	if g.run == run && g.phase == starting {
 		g.refused = fmt.Sprintf("pod %s could not be bound to %s: %v", p.Obj.Name, node, err)
 	}
-	for i := range g.slots {
-		if g.slots[i].pod == p.Obj.UID && g.phase == running { // a replacement: it is tried again
-			g.slots[i].pod = ""
+	for i := range g.places {
+		if g.places[i].Pod == p.Obj.UID && g.phase == running { // a replacement: it is tried again
+			g.places[i].Pod = ""
 		}
 	}
 }

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -75,19 +74,9 @@ func (d *Driver) open(g *gang, now cluster.Time) {
 
 // begun books the start of a run.
 func (d *Driver) begun(g *gang, at cluster.Time) {
-	g.book.Begin(at, g.spec.GPUs(), g.nodesOf())
+	g.book.Begin(at, g.spec.GPUs(), g.places.Nodes())
 	d.records.Count(d.now)
 	d.records.Held += g.book.GPUs
-}
-
-// nodesOf lists the nodes on which a gang has places.
-func (g *gang) nodesOf() (names []string) {
-	for _, s := range g.slots {
-		if !slices.Contains(names, s.node) {
-			names = append(names, s.node)
-		}
-	}
-	return names
 }
 
 // resize books that a running gang holds other places than before.
@@ -97,7 +86,7 @@ func (d *Driver) resize(g *gang, now cluster.Time) {
 	}
 	d.records.Count(now)
 	d.records.Held += g.spec.GPUs() - g.book.GPUs
-	g.book.Resize(now, g.spec.GPUs(), g.nodesOf())
+	g.book.Resize(now, g.spec.GPUs(), g.places.Nodes())
 }
 
 // left books that a gang is not in the engine any more: it ended, or waits again.

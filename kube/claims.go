@@ -51,14 +51,13 @@ func (d *Driver) claimsChanged(devices bool) {
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then
 // none has.
 func (d *Driver) grantAll(g *gang) (why string) {
-	var places []claims.Place
-	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; !g.slots[i].surplus && !p.claimed.Busy {
-			node := g.slots[i].node
-			places = append(places, claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes.Object(node)})
+	var list []claims.Place
+	for _, s := range g.places.Needed() {
+		if p := g.pods[s.Pod]; !p.claimed.Busy {
+			list = append(list, claims.Place{Pod: &p.Neighbour, Node: s.Node, Obj: d.nodes.Object(s.Node)})
 		}
 	}
-	if why = d.claims.GrantAll(places); why != "" {
+	if why = d.claims.GrantAll(list); why != "" {
 		d.agenda.touch(g)
 	}
 	return why

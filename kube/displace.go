@@ -20,8 +20,8 @@ import (
 // rivals lists the pods that have the claims of a pod that are for one pod at a time.
 func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.nodes.World, &p.Neighbour) }
 
-// heldBeside lists the pods of gangs that are held, but for that of one pod.
-func (d *Driver) heldBeside(but *fit.Neighbour) (list []*fit.Neighbour) {
+// otherHeldPods lists the pods of gangs that are held, but for that of one pod.
+func (d *Driver) otherHeldPods(but *fit.Neighbour) (list []*fit.Neighbour) {
 	mine := podOf(but)
 	for g := range d.heldBack {
 		if mine.gang != g {
@@ -71,8 +71,9 @@ func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits)
 		g.refused, d.blocked[g] = g.rivals[0].Text(), true
 		return false
 	}
-	if g.atHome() { // no gang leaves for a preference
-		g.home, spec.NoPreempt = len(g.repair.homes), false
+	if g.search.IsNarrow() { // no gang leaves for a preference
+		g.search.Anywhere()
+		spec.NoPreempt = false
 		*l = d.confine(g, d.limitsOf(pods, g.fails > 0, true))
 	}
 	return true
@@ -141,11 +142,11 @@ func (d *Driver) holdBack(g *gang) bool {
 	}
 	d.heldBack[g] = true
 	d.nodes.World.Changed()
-	for _, s := range g.slots {
-		if p := g.pods[s.pod]; p != nil {
-			p.nominate(d.notices, s.node)
-			if len(g.lifted) > 0 && !s.surplus {
-				d.expect(p, s.node)
+	for _, s := range g.places {
+		if p := g.pods[s.Pod]; p != nil {
+			p.nominate(d.notices, s.Node)
+			if len(g.lifted) > 0 && !s.Surplus {
+				d.expect(p, s.Node)
 			}
 		}
 	}
@@ -164,11 +165,8 @@ func (d *Driver) settleHeld(g *gang) bool {
 		return false
 	}
 	all := !g.awaits() && len(asleep) == 0
-	for i := range g.slots {
-		p := g.pods[g.slots[i].pod]
-		if g.slots[i].surplus {
-			continue
-		}
+	for _, s := range g.places.Needed() {
+		p := g.pods[s.Pod]
 		list := []fit.Rival(nil)
 		if p != nil {
 			list = d.rivals(p)
@@ -204,9 +202,9 @@ func (d *Driver) unhold(g *gang) {
 
 // bindAll binds the pods of a gang that it needs.
 func (d *Driver) bindAll(g *gang) {
-	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; !g.slots[i].surplus && p != nil && p.waits() {
-			d.bind(g, p, g.slots[i].node)
+	for _, s := range g.places.Needed() {
+		if p := g.pods[s.Pod]; p != nil && p.waits() {
+			d.bind(g, p, s.Node)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestDisplace(t *testing.T) {
 	d.answer(t, now)
 	d.come(t, now, using(controlplane.Pod("high", 2, nil), "mine"))
 	g := d.pods["high"].gang
-	if !d.pods["low"].leaving || g.phase != starting || len(g.slots) != 1 {
+	if !d.pods["low"].leaving || g.phase != starting || len(g.places) != 1 {
 		t.Fatalf("low leaves: %v; high is in phase %d: %s", d.pods["low"].leaving, g.phase, g.refused)
 	}
 	d.expectBinding(t)

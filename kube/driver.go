@@ -321,7 +321,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		d.asking.sent = true
 	}
 	if d.nodes.Dirty || now >= d.checked.Add(checkEvery) {
-		events = append(events, d.hurtEvents()...)
+		events = append(events, d.repairEvents()...)
 	}
 	if now >= d.checked.Add(checkEvery) {
 		events = append(events, d.compare(now)...)
@@ -392,8 +392,8 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		case engine.Reject:
 			switch {
 			case g.phase != waiting:
-			case g.atHome(): // it may be elsewhere
-				g.home++
+			case g.search.IsNarrow(): // it may be elsewhere
+				g.search.Widen()
 				d.withdraw(g)
 			default:
 				g.phase, g.refused = gathering, a.Text

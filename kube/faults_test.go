@@ -103,7 +103,7 @@ type counter struct {
 func (c *counter) Unwound() { c.unwound.Add(1) }
 
 // The connection breaks in the middle of requests and watches, over and over,
-// and is away for a while, in which pods and a node vanish that the scheduler
+// and is away for a while, in which pods and a node dropPlaceholder that the scheduler
 // relies on: what it missed, it finds when it lists everything again.
 func testWire(b *bench) {
 	b.eights("n1", "n2", "n3")

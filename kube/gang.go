@@ -7,12 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/areas"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/reports"
 )
 
@@ -47,14 +49,14 @@ type gang struct {
 	narrow  bool          // one of those is in its way: it starts without
 	rivals  []fit.Rival   // the pods that have what it needs alone
 	spec    *cluster.Job
-	slots   []slot // where its tasks are, from starting on
-	plan    string // ... as it is written to the pods
-	run     int    // counts starts: what is on its way for an earlier one is void
-	grace   int64  // stopping: seconds that its tier has
-	notice  notice // stopping: why
-	failed  bool   // a pod of this run failed
-	done    bool   // a pod of this run succeeded
-	fails   int    // starts that failed, since the last that did not
+	places  places.List // where its tasks are, from starting on
+	plan    string      // ... as it is written to the pods
+	run     int         // counts starts: what is on its way for an earlier one is void
+	grace   int64       // stopping: seconds that its tier has
+	notice  notice      // stopping: why
+	failed  bool        // a pod of this run failed
+	done    bool        // a pod of this run succeeded
+	fails   int         // starts that failed, since the last that did not
 	retry   cluster.Time
 	refused string // why it is not in the engine though it is complete
 	// The engine refused these pods in this epoch (Driver.refusalEpoch): it would again.
@@ -76,7 +78,7 @@ type gang struct {
 	book   look.Book
 	was    phase // as of when its book was written last
 	repair
-	wish
+	search areas.Search // where it is looked for places
 	lifting
 	relocation *relocation // it is moved; nil: it is not
 	parting    parting     // while it stops: to which gang it leaves what it received
@@ -87,17 +89,6 @@ type gang struct {
 	// How its metric converges; "": it does not end by that.
 	converge string
 	reports.Telling
-}
-
-// slot is the place of one task.
-type slot struct {
-	node string
-	set  int
-	pod  types.UID // "": no pod's, or not any more
-	done bool      // its pod succeeded
-	lost bool      // its node takes no pods, and the gang is to be repaired
-	// It is beyond what the gang needs: the gang is divided when it has that.
-	surplus bool
 }
 
 // sorted lists the gang's pods in their order.

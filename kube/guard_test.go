@@ -188,7 +188,7 @@ func (g *guard) grace(pod string) int64 {
 }
 
 // crew keeps gangs, as their owners do: it makes their pods, makes those again
-// that vanish, and has them run to their end.
+// that dropPlaceholder, and has them run to their end.
 type crew struct {
 	b    *bench
 	list []*team

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/loans"
+	"github.com/muster-gpu/muster/kube/places"
 )
 
 // Loan is nodes that are lent (package kube/loans).
@@ -45,5 +46,5 @@ func (d *Driver) closed(a *engine.Action) string {
 
 // goesBack reports whether a gang has to leave because its node is given back.
 func (g *gang) goesBack(e *engine.Engine) bool {
-	return slices.ContainsFunc(g.slots, func(s slot) bool { return e.IsGivenBack(s.node) })
+	return slices.ContainsFunc(g.places, func(s places.Place) bool { return e.IsGivenBack(s.Node) })
 }

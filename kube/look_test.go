@@ -102,9 +102,9 @@ func TestBook(t *testing.T) {
 	}
 	bound := func(g *gang) {
 		for _, p := range g.pods {
-			for _, s := range g.slots {
-				if s.pod == p.Obj.UID {
-					p.node, p.binding = s.node, false
+			for _, s := range g.places {
+				if s.Pod == p.Obj.UID {
+					p.node, p.binding = s.Node, false
 				}
 			}
 		}

@@ -108,7 +108,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 	if err != nil {
 		return nil, nil
 	}
-	need, _, _ := d.crew(g, &m)
+	need, _, _ := d.startingPods(g, &m)
 	if len(need) == 0 || len(need) < max(1, m.Size) {
 		return nil, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gangs"
-	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -20,12 +20,12 @@ import (
 // parts: the minimum is the gang from now on, and each of the other pods is a
 // gang of one that belongs to it, as are those that follow later.
 
-// crew lists the pods that a gang needs, fewer while they are not all there (lacks
+// startingPods lists the pods that a gang needs, fewer while they are not all there (lacks
 // says of which role), and those that may start with them: they ask for the same
 // as the largest of these, so that the engine may choose how many there are. What
 // has places of its own - a volume claim, an even spread, a replica of a shared GPU
 // - follows one by one.
-func (d *Driver) crew(g *gang, m *gangs.Membership) (need, more []*pod, lacks string) {
+func (d *Driver) startingPods(g *gang, m *gangs.Membership) (need, more []*pod, lacks string) {
 	ready := g.ready()
 	need, lacks = pick(m, ready)
 	if !m.Open || g.of != "" || g.narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
@@ -57,10 +57,10 @@ func (d *Driver) alike(p, q *pod) bool {
 	return p.base == q.base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
 }
 
-// mold makes the job of a gang elastic that can do without so many of its pods. On
+// makeElastic makes the job of a gang elastic that can do without so many of its pods. On
 // nodes that it only likes better than others it is looked for places as a whole.
-func (g *gang) mold(spec *cluster.Job, more int) {
-	if n := spec.Tasks[0].Count; more > 0 && !g.atHome() {
+func (g *gang) makeElastic(spec *cluster.Job, more int) {
+	if n := spec.Tasks[0].Count; more > 0 && !g.search.IsNarrow() {
 		spec.Elastic = cluster.Elastic{Min: n - more, Max: n}
 	}
 }
@@ -109,26 +109,26 @@ func (g *gang) starters(a *engine.Action) (need, beyond []*pod, spec *cluster.Jo
 // seatAll gives the places of a gang that starts to its pods; false: one that it
 // needs has none.
 func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
-	take := func(s *slot, pods []*pod) []*pod {
+	take := func(s *places.Place, pods []*pod) []*pod {
 		k := slices.IndexFunc(pods, func(p *pod) bool {
-			return p.Request == g.spec.Tasks[s.set].Request && d.pinned(p, s.node)
+			return p.Request == g.spec.Tasks[s.Set].Request && d.pinned(p, s.Node)
 		})
 		if k < 0 {
 			return pods
 		}
-		s.pod = pods[k].Obj.UID
+		s.Pod = pods[k].Obj.UID
 		return slices.Delete(pods, k, k+1)
 	}
-	spare := len(g.slots) - len(g.members) + len(g.more)
-	for i := range g.slots {
-		s := &g.slots[i]
-		if need = take(s, need); s.pod != "" {
+	spare := len(g.places) - len(g.members) + len(g.more)
+	for i := range g.places {
+		s := &g.places[i]
+		if need = take(s, need); s.Pod != "" {
 			continue
 		}
-		if spare--; spare < 0 || s.set != 0 {
+		if spare--; spare < 0 || s.Set != 0 {
 			return false
 		}
-		s.surplus = true
+		s.Surplus = true
 		beyond = take(s, beyond)
 	}
 	return len(need) == 0
@@ -136,25 +136,12 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 
 // planText is the plan that the pods carry that a gang needs.
 func (g *gang) planText(p plans.Plan) string {
-	if slices.ContainsFunc(g.slots, func(s slot) bool { return s.surplus }) {
-		least, slots := leastOfSlots(g)
-		p.Tasks, p.On = least, nil
-		place(&p, slots)
+	if g.places.HasSurplus() {
+		least, _ := places.Layout{Tasks: g.spec.Tasks, Places: g.places}.Divide(nil)
+		p.Tasks, p.On = least.Tasks, nil
+		least.Places.AddTo(&p)
 	}
 	return p.Text()
-}
-
-// leastOfSlots is the tasks and places of a gang without those beyond its minimum.
-func leastOfSlots(g *gang) (sets []cluster.TaskSet, slots []slot) {
-	sets = slices.Clone(g.spec.Tasks)
-	for _, s := range g.slots {
-		if s.surplus {
-			sets[s.set].Count--
-			continue
-		}
-		slots = append(slots, s)
-	}
-	return sets, slots
 }
 
 // divide makes the gangs that started with more pods than they need gangs of these,
@@ -169,9 +156,9 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 		if rec.Spec.Elastic != (cluster.Elastic{}) {
 			rec.Spec = g.spec // as it started
 		}
-		if g.oversized() && !slices.ContainsFunc(g.slots, func(s slot) bool {
-			p := g.pods[s.pod]
-			return !s.surplus && (p == nil || p.node == "")
+		if g.places.HasSurplus() && !slices.ContainsFunc(g.places, func(s places.Place) bool {
+			p := g.pods[s.Pod]
+			return !s.Surplus && (p == nil || p.node == "")
 		}) {
 			snap.Jobs = append(snap.Jobs, d.divideGang(g, rec)...)
 		}
@@ -182,11 +169,6 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 			snap.Elastic++
 		}
 	}
-}
-
-// oversized reports whether a gang has places beyond its minimum.
-func (g *gang) oversized() bool {
-	return slices.ContainsFunc(g.slots, func(s slot) bool { return s.surplus })
 }
 
 // elastic reports whether the engine takes a gang that started for one that may grow: it
@@ -203,28 +185,23 @@ func (g *gang) elastic(e *engine.Engine) bool {
 // it got. The place of one that went meanwhile, or that cannot be there after all, is
 // free again.
 func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRecord) {
-	sets, slots := leastOfSlots(g)
-	allocs, was := slices.Clone(rec.Allocs), g.slots
-	for _, s := range was {
-		if !s.surplus {
-			continue
-		}
-		al, held := holds.Cut(&allocs, d.nodes.Order(), s.node, s.set)
-		p := g.pods[s.pod]
-		if !held || p == nil || !p.ready() || d.keptOff(p, s.node) != "" || d.grant(p, s.node) != "" {
+	needed, surplus := places.Layout{Tasks: g.spec.Tasks, Places: g.places, Allocs: rec.Allocs}.Divide(d.nodes.Order())
+	for _, s := range surplus {
+		p := g.pods[s.Pod]
+		if !s.Held || p == nil || !p.ready() || d.keptOff(p, s.Node) != "" || d.grant(p, s.Node) != "" {
 			continue
 		}
 		one := *rec
-		one.Allocs, one.Tasks = []engine.Alloc{al}, 1
-		one.Spec = d.follow(g, p, s)
+		one.Allocs, one.Tasks = []engine.Alloc{s.Alloc}, 1
+		one.Spec = d.follow(g, p, s.Place)
 		ones = append(ones, one)
 	}
-	d.reform(g, rec, sets, allocs, slots)
+	d.reform(g, rec, needed)
 	return ones
 }
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.
-func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
+func (d *Driver) follow(g *gang, p *pod, s places.Place) *cluster.Job {
 	c := gangs.Alone(p.Obj, g.object, g.kind)
 	c.Of = g.key
 	delete(g.pods, p.Obj.UID)
@@ -233,20 +210,20 @@ func (d *Driver) follow(g *gang, p *pod, s slot) *cluster.Job {
 	spec := *g.spec
 	spec.ID, spec.Name, spec.Topology, spec.Elastic = d.next, w.name, cluster.Topology{}, cluster.Elastic{}
 	spec.PerNode, spec.NodeLimits, spec.NoPreempt = 0, nil, true
-	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: g.spec.Tasks[s.set].Request}}
+	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: g.spec.Tasks[s.Set].Request}}
 	d.next++
 	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.Obj.UID}, w.run+1
-	w.slots = []slot{{node: s.node, pod: p.Obj.UID}}
-	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.node, Tasks: 1}}, Alone: true}).Text()
+	w.places = places.List{{Node: s.Node, Pod: p.Obj.UID}}
+	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.Node, Tasks: 1}}, Alone: true}).Text()
 	w.since(d.now, d.opt.TellAfter)
 	d.byID[w.id] = w
-	d.bind(w, p, s.node)
+	d.bind(w, p, s.Node)
 	return &spec
 }
 
 // neverPreempts reports whether no other has to leave for a gang: it has a preference, comes beyond a minimum, or says
 // so.
 func (g *gang) neverPreempts(first *v1.Pod) bool {
-	return g.atHome() || g.of != "" && !g.repair.patch ||
+	return g.search.IsNarrow() || g.of != "" && !g.repair.patch ||
 		first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever
 }

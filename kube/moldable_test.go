@@ -69,13 +69,13 @@ func TestMoldable(t *testing.T) {
 	d.come(t, now, append(least("g", 7, 2, 2, nil), controlplane.Pod("other", 2, nil))...)
 	d.expectBinding(t, "g-0", "g-1")
 	g := d.pods["g-0"].gang
-	if r := d.eng.Record(g.id); r.State != engine.Starting || r.Tasks != 6 || len(g.slots) != 6 {
-		t.Fatalf("the engine started it with %d tasks, for %d places; there is room for 6", r.Tasks, len(g.slots))
+	if r := d.eng.Record(g.id); r.State != engine.Starting || r.Tasks != 6 || len(g.places) != 6 {
+		t.Fatalf("the engine started it with %d tasks, for %d places; there is room for 6", r.Tasks, len(g.places))
 	}
 	d.answer(t, now)
 	d.expectBinding(t, "g-2", "g-3", "g-4", "g-5")
-	if g.phase != running || len(g.slots) != 2 || d.eng.Record(g.id).Tasks != 2 || d.singletons[g.key] != 5 {
-		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.slots), d.singletons[g.key])
+	if g.phase != running || len(g.places) != 2 || d.eng.Record(g.id).Tasks != 2 || d.singletons[g.key] != 5 {
+		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.places), d.singletons[g.key])
 	}
 	d.answer(t, now)
 	if p := plans.Of(&v1.Pod{
@@ -277,7 +277,7 @@ func testMoldable(b *bench) {
 	b.wait("the gang is the two that it needs", func() (so bool) {
 		b.look(d, func() {
 			for _, g := range d.gangs {
-				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.slots) == 2 &&
+				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.places) == 2 &&
 					d.singletons[g.key] == 4
 			}
 		})

@@ -102,9 +102,9 @@ func ownersOf(g *gang, pods []*pod) string {
 	return strings.Join(slices.Compact(list), "\n")
 }
 
-// goAway leaves a gang without pods in the place of one that is moved, whose pods have
+// leavePlaceholder leaves a gang without pods in the place of one that is moved, whose pods have
 // gone; nil: it is not moved. The caller withdraws the gang that is left.
-func (d *Driver) goAway(g *gang) *gang {
+func (d *Driver) leavePlaceholder(g *gang) *gang {
 	p := g.relocation
 	if p == nil {
 		return nil
@@ -209,13 +209,13 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 		w.book.Tell(d.now, show.StateStopping, text)
 		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
 	}
-	d.vanish(w)
+	d.dropPlaceholder(w)
 	delete(d.byID, p.id)
 	return []engine.Event{{Type: engine.StartFailed, Job: p.id}, {Type: engine.Cancelled, Job: p.id}}
 }
 
-// vanish forgets a gang without pods: what becomes of it stands in another's book.
-func (d *Driver) vanish(w *gang) {
+// dropPlaceholder forgets a gang without pods: what becomes of it stands in another's book.
+func (d *Driver) dropPlaceholder(w *gang) {
 	w.book.Over, w.relocation = true, nil
 	d.drop(w)
 }
@@ -283,7 +283,7 @@ func (p *relocation) like(pods []*pod) bool {
 func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 	p := w.relocation
 	delete(d.relocations, p.id)
-	d.vanish(w)
+	d.dropPlaceholder(w)
 	spec := *p.spec
 	spec.Name = g.name
 	g.id, g.spec, g.members, g.more, g.phase, g.refused = p.id, &spec, uids(pods), nil, waiting, ""

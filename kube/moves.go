@@ -319,11 +319,11 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
 
 // mayMove says why a gang is not moved, though something makes its pods again; nil: it may be.
 func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
-	if g.of != "" || d.singletons[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.slots) {
+	if g.of != "" || d.singletons[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.places) {
 		return errors.New("it is not as it started, or part of another")
 	}
-	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; p == nil || p.leaves() || p.node == "" {
+	for i := range g.places {
+		if p := g.pods[g.places[i].Pod]; p == nil || p.leaves() || p.node == "" {
 			return errors.New("it is not whole")
 		}
 	}

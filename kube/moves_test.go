@@ -24,7 +24,7 @@ func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, 
 	t.Helper()
 	for _, g := range d.gangs {
 		for _, p := range g.pods {
-			p.node, p.binding = g.slots[0].node, false
+			p.node, p.binding = g.places[0].Node, false
 		}
 		d.agenda.touch(g)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/notices"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -27,22 +28,18 @@ func (d *Driver) nominate() {
 			d.unlift(g)
 			continue
 		}
-		p := plans.Plan{Tasks: g.spec.Tasks}
-		for i := range r.Allocs {
-			a := &r.Allocs[i]
-			p.On = append(p.On, plans.On{Node: d.nodes.Order()[a.Node], Set: int(a.Set), Tasks: int(a.Tasks)})
-		}
+		p := plans.Plan{Tasks: g.spec.Tasks, On: places.On(r.Allocs, d.nodes.Order())}
 		pods := g.submitted()
-		for _, s := range slotsOf(&p) {
+		for _, s := range places.Of(&p) {
 			k := slices.IndexFunc(pods, func(q *pod) bool {
-				return q.Request == p.Tasks[s.set].Request && d.pinned(q, s.node)
+				return q.Request == p.Tasks[s.Set].Request && d.pinned(q, s.Node)
 			})
 			if k < 0 {
 				break // one is gone: it is settled in a moment
 			}
-			pods[k].nominate(d.notices, s.node)
+			pods[k].nominate(d.notices, s.Node)
 			if len(g.lifted) > 0 {
-				d.expect(pods[k], s.node)
+				d.expect(pods[k], s.Node)
 			}
 			pods = slices.Delete(pods, k, k+1)
 		}

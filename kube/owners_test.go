@@ -417,7 +417,7 @@ func testSuspend(b *bench) {
 	b.wait("another worker is bound", func() bool { return live(b.pod(more.Name)) })
 	b.look(d, func() {
 		g := d.gangs["ray/default/ray"]
-		if g == nil || g.phase != running || len(g.slots) != 3 || d.singletons[g.key] != 3 {
+		if g == nil || g.phase != running || len(g.places) != 3 || d.singletons[g.key] != 3 {
 			b.Errorf("the gang is not what it was: %+v, and %d alone", g, d.singletons["ray/default/ray"])
 		}
 	})

@@ -52,10 +52,8 @@ func (d *Driver) powerUsed(needed map[string]bool) map[string]bool {
 func (d *Driver) powerNeeded() map[string]bool {
 	needed := map[string]bool{}
 	for g := range d.heldBack {
-		for i := range g.slots {
-			if !g.slots[i].surplus {
-				needed[g.slots[i].node] = true
-			}
+		for _, s := range g.places.Needed() {
+			needed[s.Node] = true
 		}
 	}
 	return needed
@@ -63,11 +61,11 @@ func (d *Driver) powerNeeded() map[string]bool {
 
 // asleep lists the nodes that a gang waits for; it says, too, which of them is not coming.
 func (g *gang) asleep(all *nodes.Room) (names []string, lost string) {
-	for i := range g.slots {
-		name := g.slots[i].node
+	for _, s := range g.places.Needed() {
+		name := s.Node
 		n := all.Node(name)
 		switch {
-		case g.slots[i].surplus || slices.Contains(names, name):
+		case slices.Contains(names, name):
 		case n != nil && n.Power.Sleeps():
 			names = append(names, name)
 		case !n.Up():

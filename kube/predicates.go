@@ -35,7 +35,7 @@ func (d *Driver) newVolumes() *volumes.Volumes {
 		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
 		Room:  func(pods []*fit.Neighbour, node string) int { return d.freeFor(recordsOf(pods), node) },
 		Equal: func(p, q *fit.Neighbour) bool { return podOf(p).Request == podOf(q).Request },
-		Held:  d.heldBeside,
+		Held:  d.otherHeldPods,
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/places"
 )
 
 // comes lists the pods of a gang, each of so many GPUs, as they come from the API
@@ -23,9 +24,9 @@ func comes(name string, size, gpus int, generation string) []*v1.Pod {
 // allBound answers the bindings of a gang that are on their way.
 func (d *Driver) allBound(t *testing.T, g *gang) {
 	t.Helper()
-	for i := range g.slots {
-		s := &g.slots[i]
-		d.bound(g, g.pods[s.pod], g.run, s.node, nil)
+	for i := range g.places {
+		s := &g.places[i]
+		d.bound(g, g.pods[s.Pod], g.run, s.Node, nil)
 	}
 	steps(t, d)
 }
@@ -66,7 +67,7 @@ func TestLeavesMeanwhile(t *testing.T) {
 	full.Spec.Unschedulable = true
 	d.nodeChanged(full)
 	steps(t, d)
-	lost := g.pods[g.slots[slices.IndexFunc(g.slots, func(s slot) bool { return s.node == "n0000" })].pod]
+	lost := g.pods[g.places[slices.IndexFunc(g.places, func(s places.Place) bool { return s.Node == "n0000" })].Pod]
 	d.podGone(lost.Obj)
 	steps(t, d)
 	other := comes("train", 1, 8, "-again")[0]

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
@@ -9,22 +8,6 @@ import (
 
 // To the engine a pod with one replica of a shared GPU is a pod with a share of a GPU. All of a gang is counted alike,
 // so which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
-
-// asks reports whether a pod asks for the same as a task: how large the share of a
-// replica is, the task's node says.
-func (p *pod) asks(r *cluster.Request) bool {
-	if !p.Replica.One {
-		return p.Request == *r
-	}
-	return p.Request.CPU == r.CPU && p.Request.RAM == r.RAM && r.GPUs <= 1 && r.Profile == "" // 0: an earlier version's
-}
-
-// give makes a pod's request that of the place which it gets.
-func (p *pod) give(r *cluster.Request) {
-	if p.Replica.One {
-		p.Request = *r
-	}
-}
 
 // rooms finds what the pods of a gang could have, by the kinds of replicas.
 func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {

@@ -50,9 +50,9 @@ func stepped(lines int, step, steps float64) show.Report {
 func (d *Driver) arrives(t *testing.T) {
 	t.Helper()
 	for _, g := range d.gangs {
-		for _, s := range g.slots {
-			if p := g.pods[s.pod]; p != nil && p.binding {
-				p.node, p.binding = s.node, false
+		for _, s := range g.places {
+			if p := g.pods[s.Pod]; p != nil && p.binding {
+				p.node, p.binding = s.Node, false
 				d.agenda.touch(g)
 			}
 		}
@@ -200,9 +200,9 @@ func TestReportEarly(t *testing.T) {
 	d, now := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
 	g := d.gangs["gang/default/train"]
 	first := d.pods["train-0-0"]
-	for _, s := range g.slots {
-		if s.pod == first.Obj.UID {
-			first.node, first.binding = s.node, false
+	for _, s := range g.places {
+		if s.Pod == first.Obj.UID {
+			first.node, first.binding = s.Node, false
 		}
 	}
 	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.Last != nil {

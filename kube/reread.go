@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -13,8 +12,8 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
-	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
@@ -131,47 +130,28 @@ func (d *Driver) reshapeAll(snap *engine.Snapshot) {
 	}
 }
 
-// reshape makes the task sets of a gang what its pods hold.
+// reshape makes the task sets of a gang what its pods hold, if that can run and its places are the engine's, which they
+// are not while it is repaired.
 func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
-	type place struct {
-		node string
-		set  int
-	}
-	var sets []cluster.TaskSet
-	slots, now := slices.Clone(g.slots), map[place][]int{}
-	for i := range slots {
-		s := &slots[i]
-		r := rec.Spec.Tasks[s.set].Request
-		if p := g.pods[s.pod]; p != nil && !p.Over() {
+	was := places.Layout{Tasks: rec.Spec.Tasks, Places: g.places, Allocs: rec.Allocs}
+	now, ok := was.Resized(func(s *places.Place, r cluster.Request) cluster.Request {
+		if p := g.pods[s.Pod]; p != nil && !p.Over() {
 			r.CPU, r.RAM = p.Request.CPU, p.Request.RAM
 		}
-		sets = holds.AddTasks(sets, cluster.TaskSet{Count: 1, Request: r})
-		at := place{s.node, s.set}
-		s.set = holds.SetOf(sets, &r)
-		now[at] = append(now[at], s.set)
+		return r
+	}, d.nodes.Order())
+	if ok {
+		d.reform(g, rec, now)
 	}
-	if engine.CheckTasks(&cluster.Job{Tasks: sets}) != "" {
-		return // what was resized is larger than anything that can run
-	}
-	var allocs []engine.Alloc
-	for _, a := range rec.Allocs {
-		at := place{d.nodes.Order()[a.Node], int(a.Set)}
-		if len(now[at]) < int(a.Tasks) {
-			return // its places are others than the engine's, as while it is repaired
-		}
-		allocs = append(allocs, holds.Reset(a, now[at][:a.Tasks], sets)...)
-		now[at] = now[at][a.Tasks:]
-	}
-	d.reform(g, rec, sets, allocs, slots)
 }
 
 // takesPlace reports whether a pod that is new can have a place of its gang: it asks for what the place is for, or for
 // the same GPUs and as much CPU and memory as the node has left - the pod before it may have been resized.
 func (p *pod) takesPlace(all *nodes.Room, r *cluster.Request, node string) bool {
-	if p.asks(r) {
+	if p.Asks(r) {
 		return true
 	}
-	if all.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.sameDevices(r) {
+	if all.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.SameDevices(r) {
 		return false
 	}
 	cpu, ram := all.Left(node, settledBut(nil))

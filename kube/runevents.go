@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -93,9 +94,6 @@ func tookOver(e *engine.Engine, all *nodes.Room, ev *engine.Event) bool {
 	return true
 }
 
-// errNoRoom is returned where a gang that is found bound has devices that others have, too, in the books.
-var errNoRoom = errors.New("no room for them in the books")
-
 // adoptNow has the engine take over a gang that is found bound while it works. Where its devices are not free in the
 // books, the engine is renewed.
 func (d *Driver) adoptNow(g *gang) []engine.Event {
@@ -122,7 +120,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		}
 	}
 	f, err := d.findGang(g, taken)
-	if err != nil && !errors.Is(err, errNoRoom) {
+	if err != nil && !errors.Is(err, places.ErrNoRoom) {
 		d.expel(g, err.Error())
 		return nil
 	}
@@ -135,7 +133,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		})
 	}
 	if err != nil || d.eng.CheckAdopted(&f.rec) != "" {
-		g.slots, g.plan, g.missing, g.nth = nil, "", nil, 0
+		g.places, g.plan, g.missing, g.nth = nil, "", nil, 0
 		d.stale = "found bound"
 		return nil
 	}
@@ -167,7 +165,7 @@ func (g *gang) joins(all *nodes.Room) bool {
 func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	rec := d.unconfirmed.record(d.eng, g.id)
 	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
-		g.repair.wanted = g.repair.wanted && !g.hurt(d.nodes) // it leaves as a whole
+		g.repair.wanted = g.repair.wanted && !g.needsRepair(d.nodes) // it leaves as a whole
 		return nil
 	}
 	w := d.gangs[patchKey(g)]
@@ -176,26 +174,26 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 		r := d.unconfirmed.record(d.eng, w.id)
 		if r != nil && (r.State == engine.Starting || r.State == engine.Running) {
 			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
-			d.mendWith(g, w, rec, r)
+			d.mergePatch(g, w, rec, r)
 			whole = true
 		}
 	}
-	hurt := g.hurt(d.nodes)
-	if hurt {
-		d.cut(g, rec)
+	lost := g.needsRepair(d.nodes)
+	if lost {
+		d.takeOutLost(g, rec)
 		d.agenda.touch(g)
 	}
-	if whole || hurt {
+	if whole || lost {
 		events = append(events, d.unconfirmed.reshaped(rec))
 	}
 	return events
 }
 
-// hurtEvents tell the engine what is left of gangs that lost a node, before it hears of the node: it would stop them.
-func (d *Driver) hurtEvents() (events []engine.Event) {
+// repairEvents tell the engine what is left of gangs that lost a node, before it hears of the node: it would stop them.
+func (d *Driver) repairEvents() (events []engine.Event) {
 	var list []*gang
 	for _, g := range d.gangs {
-		if g.hurt(d.nodes) {
+		if g.needsRepair(d.nodes) {
 			list = append(list, g)
 		}
 	}
@@ -219,7 +217,7 @@ func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
 		rec.Spec = g.spec // as it started
 	}
 	var ones []engine.JobRecord
-	if g.oversized() {
+	if g.places.HasSurplus() {
 		ones = d.divideGang(g, rec)
 	}
 	events = append(events, d.unconfirmed.reshaped(rec))

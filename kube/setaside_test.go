@@ -181,7 +181,7 @@ func TestSealedPlan(t *testing.T) {
 		"another key's":  plans.Key("x").Seal("g-0", AnnotationPlan, plan)} {
 		w := start(seal)
 		g := w.gangs["gang/default/g"]
-		if g == nil || g.phase != running || len(g.slots) != 1 || len(w.eng.Beliefs()) != 2 {
+		if g == nil || g.phase != running || len(g.places) != 1 || len(w.eng.Beliefs()) != 2 {
 			t.Errorf("seal %s: the gang is to have what its pod holds, and the other pod its turn: %+v", name, g)
 		}
 	}

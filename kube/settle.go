@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -160,7 +161,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	if d.leftover(g) {
 		return nil
 	}
-	need, more, lacks := d.crew(g, &m)
+	need, more, lacks := d.startingPods(g, &m)
 	if size := max(1, m.Size); len(need) < size {
 		g.refused = g.lacksPods(len(need), size, lacks)
 		return nil
@@ -210,13 +211,13 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 		return nil
 	}
 	d.share(pods)
-	d.wishes(g, pods)
+	d.findLiked(g, pods)
 	spec, err := d.specOf(g, pods, m)
 	if err != nil {
 		g.refused = err.Error()
 		return nil
 	}
-	g.mold(spec, more)
+	g.makeElastic(spec, more)
 	if !d.lookAround(g, pods, spec) {
 		return nil
 	}
@@ -243,8 +244,8 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	g.facts = d.factsOf(g, g.submitted())
 	d.byID[g.id] = g
 	g.since(now, d.opt.TellAfter)
-	g.asked, g.tried, d.victimSearch.done = d.seq+1, stamp{}, stamp{}
-	if g.atHome() {
+	g.search.Asked, g.tried, d.victimSearch.done = d.seq+1, stamp{}, stamp{}
+	if g.search.IsNarrow() {
 		d.agenda.at(g, now)
 	}
 	return append(d.nodes.Sets.Name(g.nodes),
@@ -298,8 +299,8 @@ func (g *gang) boundByPlan() bool {
 // settleWaiting takes a gang back whose pods are not what was submitted.
 func (d *Driver) settleWaiting(g *gang) []engine.Event {
 	m, err := g.need()
-	if err == nil && !g.widen(d.seq) {
-		need, more, _ := d.crew(g, &m)
+	if err == nil && !g.search.WidenAfter(d.seq) {
+		need, more, _ := d.startingPods(g, &m)
 		if len(need) == max(1, m.Size) && g.asSubmitted(d.eng, need, more) && !g.boundByPlan() &&
 			d.queues.Tree().Admits(g.spec) == nil &&
 			g.facts == d.factsOf(g, g.submitted()) {
@@ -316,7 +317,7 @@ func (d *Driver) withdraw(g *gang) {
 	d.endTurn(g)
 	d.unnominate(g)
 	d.forget(g)
-	g.phase, g.slots, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
+	g.phase, g.places, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
 	g.missing, g.nth = nil, 0
 	d.agenda.touch(g)
 }
@@ -328,10 +329,10 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	open := false
-	for i := range g.slots {
-		p := g.pods[g.slots[i].pod]
+	for i := range g.places {
+		p := g.pods[g.places[i].Pod]
 		switch {
-		case g.slots[i].surplus: // it follows
+		case g.places[i].Surplus: // it follows
 		case p == nil || p.node == "" && !p.binding || p.node == "" && p.Obj.DeletionTimestamp != nil:
 			if g.refused == "" {
 				g.refused = "a pod of the gang went while it was being bound"
@@ -340,7 +341,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 			return d.settleUnwinding(g, now)
 		case p.binding:
 			open = true
-		case p.node != g.slots[i].node:
+		case p.node != g.places[i].Node:
 			g.refused = fmt.Sprintf("pod %s was bound to %s by something else", p.Obj.Name, p.node)
 			d.unwind(g)
 			return d.settleUnwinding(g, now)
@@ -351,7 +352,7 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	var events []engine.Event
-	if g.oversized() || g.elastic(d.eng) {
+	if g.places.HasSurplus() || g.elastic(d.eng) {
 		events = d.dividedNow(g)
 	}
 	g.phase, g.fails, g.refused, g.inheritance = running, 0, "", nil
@@ -434,15 +435,15 @@ func (p *pod) occupies(all *nodes.Room) bool {
 // replace these, and ends the gang with its last pod.
 func (d *Driver) settleRunning(g *gang) []engine.Event {
 	held := 0
-	for i := range g.slots {
-		s := &g.slots[i]
-		p := g.pods[s.pod]
+	for i := range g.places {
+		s := &g.places[i]
+		p := g.pods[s.Pod]
 		if p != nil {
 			g.done = g.done || p.Obj.Status.Phase == v1.PodSucceeded
 			g.failed = g.failed || p.Obj.Status.Phase == v1.PodFailed
 		}
 		if p == nil || p.Over() {
-			s.pod, s.done = "", s.done || p != nil && p.Obj.Status.Phase == v1.PodSucceeded
+			s.Pod, s.Done = "", s.Done || p != nil && p.Obj.Status.Phase == v1.PodSucceeded
 			continue
 		}
 		held++
@@ -486,8 +487,8 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 
 // partly reports whether a running gang is not whole any more, or will not be.
 func (g *gang) partly() bool {
-	return len(g.missing) > 0 || slices.ContainsFunc(g.slots, func(s slot) bool {
-		p := g.pods[s.pod]
+	return len(g.missing) > 0 || slices.ContainsFunc(g.places, func(s places.Place) bool {
+		p := g.pods[s.Pod]
 		return p == nil || p.Obj.DeletionTimestamp != nil
 	})
 }
@@ -512,7 +513,7 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
 	}
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
-	w := d.goAway(g)
+	w := d.leavePlaceholder(g)
 	if w == nil {
 		if g.parting.owner == "" { // no others are made: this was its end
 			d.chronicleEnd(g, engine.Preempted)
@@ -533,49 +534,49 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 // and a gang goes on with it. A place whose node takes no pods any more cannot be filled: then the gang waits as a
 // whole for another.
 func (d *Driver) replace(g *gang) []engine.Event {
-	if !slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == "" }) {
+	if g.places.Empty() == 0 {
 		return nil
 	}
 	pods := g.wanted()
 	if len(pods) > 0 {
 		_, _ = d.tellWant(g, pods) // what cannot be read says nothing: its gang runs
 	}
-	for i := range g.slots {
+	for i := range g.places {
 		if len(pods) == 0 {
 			break
 		}
-		s := &g.slots[i]
-		if s.pod != "" {
+		s := &g.places[i]
+		if s.Pod != "" {
 			continue
 		}
-		r := &g.spec.Tasks[s.set].Request
-		fits := func(p *pod) bool { return p.takesPlace(d.nodes, r, s.node) && !p.binding }
-		if g.repair.wanted && !d.nodes.Node(s.node).Up() &&
+		r := &g.spec.Tasks[s.Set].Request
+		fits := func(p *pod) bool { return p.takesPlace(d.nodes, r, s.Node) && !p.binding }
+		if g.repair.wanted && !d.nodes.Node(s.Node).Up() &&
 			slices.ContainsFunc(pods, fits) {
-			s.lost = true // it may be elsewhere, if others of its gang are left
-			if g.hurt(d.nodes) {
+			s.Lost = true // it may be elsewhere, if others of its gang are left
+			if g.needsRepair(d.nodes) {
 				continue
 			}
 		}
 		k := slices.IndexFunc(pods, func(p *pod) bool {
-			return fits(p) && d.keptOff(p, s.node) == "" && d.grant(p, s.node) == ""
+			return fits(p) && d.keptOff(p, s.Node) == "" && d.grant(p, s.Node) == ""
 		})
 		if k < 0 {
 			d.blocked[g] = true // for the devices or volumes of the pod before it, perhaps
 			continue
 		}
-		if !d.nodes.Node(s.node).Up() {
-			d.leaveAll(g, "node "+s.node+", where a pod of its gang was, takes no new ones")
+		if !d.nodes.Node(s.Node).Up() {
+			d.leaveAll(g, "node "+s.Node+", where a pod of its gang was, takes no new ones")
 			return nil
 		}
-		s.pod, s.done = pods[k].Obj.UID, false
-		if pods[k].give(r); pods[k].Request != *r {
+		s.Pod, s.Done = pods[k].Obj.UID, false
+		if pods[k].Give(r); pods[k].Request != *r {
 			g.resized, d.nodes.SizesDirty = true, true
 		}
-		d.bind(g, pods[k], s.node)
+		d.bind(g, pods[k], s.Node)
 		pods = slices.Delete(pods, k, k+1)
 	}
-	if g.hurt(d.nodes) {
+	if g.needsRepair(d.nodes) {
 		return d.repairGang(g)
 	}
 	return nil

@@ -71,8 +71,8 @@ func (g *gang) wanted() []*pod {
 	for _, r := range m.Roles {
 		lack[r.Name] = r.Count
 	}
-	for i := range g.slots {
-		if p := g.pods[g.slots[i].pod]; p != nil && !p.Over() {
+	for i := range g.places {
+		if p := g.pods[g.places[i].Pod]; p != nil && !p.Over() {
 			lack[m.Role(p.Obj)]--
 		}
 	}
@@ -167,7 +167,7 @@ func (d *Driver) release(g *gang, m *gangs.Membership) {
 		return
 	}
 	for _, p := range g.ready() {
-		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.Obj.UID }) {
+		if p.binding || g.places.Has(p.Obj.UID) {
 			continue
 		}
 		c := gangs.Alone(p.Obj, g.object, g.kind)

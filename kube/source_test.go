@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/places"
 )
 
 func rolePods(names ...string) (list []*pod) {
@@ -32,7 +33,7 @@ func podNames(list []*pod) string {
 
 // The place of a pod that is gone is for one of its role, if there is one.
 func TestWanted(t *testing.T) {
-	g := &gang{pods: map[types.UID]*pod{}, slots: []slot{{}, {pod: "worker-0"}, {}}}
+	g := &gang{pods: map[types.UID]*pod{}, places: places.List{{}, {Pod: "worker-0"}, {}}}
 	g.need = func() (gangs.Membership, error) {
 		return gangs.Membership{Size: 3, Roles: []gangs.Role{{Name: "head", Count: 1}, {Name: "worker", Count: 2}},
 			Role: func(p *v1.Pod) string { return p.Labels["kind"] }}, nil

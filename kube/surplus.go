@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,10 +22,10 @@ func (d *Driver) tellSurplus(g *gang, now cluster.Time) {
 		return
 	}
 	for _, p := range g.ready() {
-		if p.binding || slices.ContainsFunc(g.slots, func(s slot) bool { return s.pod == p.Obj.UID }) {
+		if p.binding || g.places.Has(p.Obj.UID) {
 			continue
 		}
-		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.slots), AnnotationSize)
+		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.places), AnnotationSize)
 		switch {
 		case p.surplusAt == 0:
 			p.surplusAt = now.Add(d.opt.TellAfter)

@@ -132,7 +132,7 @@ func (d *Driver) stuck() (next *gang, later bool) {
 		case g.phase != waiting || len(g.spec.NodeLimits) == 0 || g.spec.Tier >= lowest || g.spec.NoPreempt ||
 			len(g.lifted) > 0 || g.tried == d.stamp():
 			continue
-		case g.asked == d.seq+1:
+		case g.search.Asked == d.seq+1:
 			later = true
 			continue
 		}
@@ -415,11 +415,5 @@ func (d *Driver) overtaken(g *gang) string {
 	if len(g.lifted) == 0 {
 		return ""
 	}
-	on := map[string]int{}
-	for i := range g.slots {
-		if !g.slots[i].surplus {
-			on[g.slots[i].node]++
-		}
-	}
-	return d.suit(g, on)
+	return d.suit(g, g.places.Needed().PerNode())
 }
