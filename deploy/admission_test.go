@@ -20,11 +20,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // guarded is a control plane with the scheduler's account, its rights and the policies that limit them, as
@@ -32,7 +32,7 @@ import (
 type guarded struct {
 	*testing.T
 	p *controlplane.Plane
-	c *kubernetes.Clientset
+	c *kubeapi.Clientset
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -124,7 +124,7 @@ func (k *guarded) pod(space, name, scheduler string) *v1.Pod {
 }
 
 // as is a client of the scheduler's account, in a pod of that name; "": in no pod.
-func (k *guarded) as(pod string) *kubernetes.Clientset {
+func (k *guarded) as(pod string) *kubeapi.Clientset {
 	k.Helper()
 	hour := int64(3600)
 	ask := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &hour}}
@@ -145,7 +145,7 @@ func (k *guarded) as(pod string) *kubernetes.Clientset {
 	}
 	rc := rest.AnonymousClientConfig(k.p.Admin)
 	rc.BearerToken, rc.QPS = token.Status.Token, -1
-	c, err := kubernetes.NewForConfig(rc)
+	c, err := kubeapi.New(rc)
 	if err != nil {
 		k.Fatal(err)
 	}
@@ -153,22 +153,22 @@ func (k *guarded) as(pod string) *kubernetes.Clientset {
 }
 
 // The scheduler's writes, each as a function that tries it.
-func bindPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
+func bindPod(ctx context.Context, c kubeapi.Interface, p *v1.Pod) error {
 	return c.CoreV1().Pods(p.Namespace).Bind(ctx,
 		&v1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 			Target: v1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{})
 }
 
-func evictPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
+func evictPod(ctx context.Context, c kubeapi.Interface, p *v1.Pod) error {
 	return c.CoreV1().Pods(p.Namespace).EvictV1(ctx,
 		&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
 }
 
-func deletePod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
+func deletePod(ctx context.Context, c kubeapi.Interface, p *v1.Pod) error {
 	return c.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 }
 
-func tellPod(ctx context.Context, c kubernetes.Interface, p *v1.Pod) error {
+func tellPod(ctx context.Context, c kubeapi.Interface, p *v1.Pod) error {
 	_, err := c.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,
 		[]byte(`{"metadata": {"annotations": {"muster.sh/before": "{}"}}}`), metav1.PatchOptions{}, "status")
 	return err
@@ -254,7 +254,7 @@ func (k *guarded) foreign() {
 }
 
 // volumesGuarded reports whether the account is kept from labelling a volume.
-func (k *guarded) volumesGuarded(c kubernetes.Interface) bool {
+func (k *guarded) volumesGuarded(c kubeapi.Interface) bool {
 	v, err := k.c.CoreV1().PersistentVolumes().Get(k.Context(), "probe", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		_ = k.volume(c, "probe", func(*v1.PersistentVolume) {})
@@ -279,7 +279,7 @@ func claimRef(uid types.UID) *v1.ObjectReference {
 }
 
 // volume creates a volume and lets the account change it.
-func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.PersistentVolume)) error {
+func (k *guarded) volume(c kubeapi.Interface, name string, change func(*v1.PersistentVolume)) error {
 	v := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"example.com/keep"}},
 		Spec: v1.PersistentVolumeSpec{
 			Capacity:                      v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")},
@@ -300,7 +300,7 @@ func (k *guarded) volume(c kubernetes.Interface, name string, change func(*v1.Pe
 }
 
 // claim creates a claim and lets the account change it.
-func (k *guarded) claim(c kubernetes.Interface, name, patch string) error {
+func (k *guarded) claim(c kubeapi.Interface, name, patch string) error {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1.PersistentVolumeClaimSpec{AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
 			Resources: v1.VolumeResourceRequirements{
@@ -328,11 +328,11 @@ func (k *guarded) leader() {
 		t.Fatal(err)
 	}
 	a, b := k.as("muster-a"), k.as("muster-b")
-	refused := func(c kubernetes.Interface) bool { return apierrors.IsForbidden(bindPod(ctx, c, k.ghost("default"))) }
-	check := func(leads, other kubernetes.Interface, suffix string) {
+	refused := func(c kubeapi.Interface) bool { return apierrors.IsForbidden(bindPod(ctx, c, k.ghost("default"))) }
+	check := func(leads, other kubeapi.Interface, suffix string) {
 		t.Helper()
 		k.wait("one of them may write", func() bool { return refused(other) && !refused(leads) })
-		for what, try := range map[string]func(context.Context, kubernetes.Interface, *v1.Pod) error{
+		for what, try := range map[string]func(context.Context, kubeapi.Interface, *v1.Pod) error{
 			"bind": bindPod, "evict": evictPod, "delete": deletePod, "tell": tellPod} {
 			p := k.pod("default", what+suffix, "muster")
 			if err := try(ctx, other, p); !apierrors.IsForbidden(err) {

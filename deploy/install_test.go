@@ -23,9 +23,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -35,7 +35,7 @@ const namespace, account = "muster-system", "system:serviceaccount:muster-system
 type cluster struct {
 	*testing.T
 	p     *controlplane.Plane
-	c     *kubernetes.Clientset
+	c     *kubeapi.Clientset
 	began int64 // bytes of the audit before the test
 }
 

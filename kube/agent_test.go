@@ -12,17 +12,17 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/agent"
 	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
 // agentOnly lets a user list pods and no more, as the chart has it.
-func (b *bench) agentOnly() *kubernetes.Clientset {
+func (b *bench) agentOnly() *kubeapi.Clientset {
 	b.Helper()
 	meta := metav1.ObjectMeta{Name: "test-agent"}
 	roles, bindings := b.c.RbacV1().ClusterRoles(), b.c.RbacV1().ClusterRoleBindings()
@@ -45,7 +45,7 @@ func (b *bench) agentOnly() *kubernetes.Clientset {
 	})
 	rc := rest.CopyConfig(b.p.Admin)
 	rc.Impersonate = rest.ImpersonationConfig{UserName: meta.Name}
-	c := kubernetes.NewForConfigOrDie(rc)
+	c := kubeapi.Must(rc)
 	b.wait("the agent may list pods", func() bool {
 		_, err := c.CoreV1().Pods("").List(b.ctx, metav1.ListOptions{Limit: 1})
 		return err == nil

@@ -21,13 +21,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -109,22 +108,21 @@ type track struct {
 func follow(b *testing.B, p *controlplane.Plane) *track {
 	t := &track{created: map[string]time.Time{}, bound: map[string]time.Time{}, node: map[string]string{},
 		more: make(chan struct{}, 1)}
-	f := informers.NewSharedInformerFactoryWithOptions(p.Client(), 0,
-		informers.WithTransform(func(obj any) (any, error) {
-			pod, ok := obj.(*v1.Pod)
-			if !ok {
-				return obj, nil
-			}
-			return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name,
-				ResourceVersion: pod.ResourceVersion}, Spec: v1.PodSpec{NodeName: pod.Spec.NodeName}}, nil
-		}))
-	in := f.Core().V1().Pods().Informer()
+	c, s := p.Client(), &kubeapi.Informers{}
+	in := s.Add(kubeapi.Inform(c, c.CoreV1().Pods(v1.NamespaceAll), &v1.Pod{}, nil), func(obj any) (any, error) {
+		pod, ok := obj.(*v1.Pod)
+		if !ok {
+			return obj, nil
+		}
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name,
+			ResourceVersion: pod.ResourceVersion}, Spec: v1.PodSpec{NodeName: pod.Spec.NodeName}}, nil
+	})
 	if _, err := in.AddEventHandler(
 		cache.ResourceEventHandlerFuncs{AddFunc: t.saw, UpdateFunc: func(_, obj any) { t.saw(obj) }}); err != nil {
 		b.Fatal(err)
 	}
-	f.Start(b.Context().Done())
-	f.WaitForCacheSync(b.Context().Done())
+	s.Start(b.Context())
+	cache.WaitForCacheSync(b.Context().Done(), in.HasSynced)
 	return t
 }
 
@@ -201,7 +199,7 @@ func many(b *testing.B, n int, f func(i int) error) {
 	}
 }
 
-func makeNodes(b *testing.B, c kubernetes.Interface, n int) {
+func makeNodes(b *testing.B, c kubeapi.Interface, n int) {
 	many(b, n, func(i int) error {
 		node := controlplane.Node(fmt.Sprintf("node-%05d", i), 8,
 			map[string]string{"nvidia.com/gpu.clique": fmt.Sprintf("clique-%04d", i/benchClique)})
@@ -351,13 +349,14 @@ func peakOf(b *testing.B, pid int) float64 {
 // bare is the ceiling: informers, first fit of whole gangs in one NVLink domain,
 // 32 workers that bind, nothing else.
 func bare(rc *rest.Config) error {
-	c, err := kubernetes.NewForConfig(rc)
+	c, err := kubeapi.New(rc)
 	if err != nil {
 		return err
 	}
-	f := informers.NewSharedInformerFactory(c, 0)
-	nodes, pods := f.Core().V1().Nodes().Informer(), make(chan *v1.Pod, 1<<20)
-	if _, err := f.Core().V1().Pods().Informer().AddEventHandler(
+	s, pods := &kubeapi.Informers{}, make(chan *v1.Pod, 1<<20)
+	nodes := s.Add(kubeapi.Inform(c, c.CoreV1().Nodes(), &v1.Node{}, nil), nil)
+	in := s.Add(kubeapi.Inform(c, c.CoreV1().Pods(v1.NamespaceAll), &v1.Pod{}, nil), nil)
+	if _, err := in.AddEventHandler(
 		cache.ResourceEventHandlerFuncs{AddFunc: func(obj any) {
 			if p, ok := obj.(*v1.Pod); ok && p.Spec.SchedulerName == "bare" && p.Spec.NodeName == "" {
 				pods <- p
@@ -365,7 +364,7 @@ func bare(rc *rest.Config) error {
 		}}); err != nil {
 		return err
 	}
-	f.Start(context.Background().Done())
+	s.Start(context.Background())
 	cache.WaitForCacheSync(context.Background().Done(), nodes.HasSynced)
 	type place struct{ pod, node string }
 	work := make(chan place, 1<<20)

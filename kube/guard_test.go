@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -71,7 +71,7 @@ func (b *bench) guard(have map[string]int64) *guard {
 }
 
 // follow lists the pods and then sees each change, until that breaks.
-func (g *guard) follow(ctx context.Context, c *kubernetes.Clientset) {
+func (g *guard) follow(ctx context.Context, c *kubeapi.Clientset) {
 	list, err := c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return

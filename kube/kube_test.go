@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/kubetest"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,7 +23,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -64,7 +64,7 @@ func TestMain(m *testing.M) {
 	if elect {
 		rc.Wrap(fence.Wrap)
 	}
-	opt := testOptions(kubernetes.NewForConfigOrDie(rc), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	opt := testOptions(kubeapi.Must(rc), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	opt.Workers = 2 // so that it can die between two
 	name, count, _ := strings.Cut(point, ":")
 	count, stops := strings.CutSuffix(count, ":stop")
@@ -94,7 +94,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
-		l := &lead.Lease{Client: kubernetes.NewForConfigOrDie(plain), Namespace: "default", Name: "muster",
+		l := &lead.Lease{Client: kubeapi.Must(plain), Namespace: "default", Name: "muster",
 			Identity: identity, Length: 3 * time.Second, Fence: fence, Log: opt.Log}
 		run = func(ctx context.Context) error {
 			for {
@@ -109,7 +109,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
+func testOptions(c kubeapi.Interface, log *slog.Logger) Options {
 	return Options{Client: c, Tell: c, Scheduler: "muster", GPUs: []string{"nvidia.com/gpu"},
 		Drivers: []string{kubetest.Driver}, Now: time.Now, Log: log, TellAfter: 100 * time.Millisecond,
 		StatusEvery: 100 * time.Millisecond,
@@ -125,7 +125,7 @@ func testOptions(c kubernetes.Interface, log *slog.Logger) Options {
 type bench struct {
 	*testing.T
 	p   *controlplane.Plane
-	c   *kubernetes.Clientset
+	c   *kubeapi.Clientset
 	ctx context.Context
 	log io.Writer
 	bad *verdicts
@@ -715,11 +715,11 @@ func testPredicates(b *bench) {
 }
 
 // fenced is a client of an admin that writes only while its scheduler leads.
-func (b *bench) fenced(f *lead.Fence) *kubernetes.Clientset {
+func (b *bench) fenced(f *lead.Fence) *kubeapi.Clientset {
 	rc := rest.CopyConfig(b.p.Admin)
 	rc.QPS = -1
 	rc.Wrap(f.Wrap)
-	return kubernetes.NewForConfigOrDie(rc)
+	return kubeapi.Must(rc)
 }
 
 // joins runs a scheduler that waits for the lead, with a lease of this length, until the function is called that it

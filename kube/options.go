@@ -7,10 +7,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/plans"
@@ -67,13 +67,13 @@ func LabelsOf(c *config.KubeLabels) Labels {
 
 // Options configure a driver.
 type Options struct {
-	Client kubernetes.Interface // for what schedules
+	Client kubeapi.Interface // for what schedules
 	// Dynamic reads and writes Queue objects, and reads what makes gangs of pods, of
 	// kinds that not every cluster has; nil: there are none. Rescan is how often it
 	// is looked which kinds are served; 0: every minute.
 	Dynamic dynamic.Interface
 	Rescan  time.Duration
-	Tell    kubernetes.Interface // for conditions and events, with its own limit; nil: nothing is told
+	Tell    kubeapi.Interface // for conditions and events, with its own limit; nil: nothing is told
 	// TellAfter is how long a gang waits before it is told why, and how often it is looked which gangs are to be told;
 	// 0: a second.
 	TellAfter time.Duration

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	typedv1beta1 "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -710,10 +711,10 @@ func TestPodGroup(t *testing.T) {
 		}
 		return pods
 	}
+	groups := typedv1beta1.NewForConfigOrDie(b.p.Admin).PodGroups("default")
 	group := func(name string, policy schedulingv1beta1.PodGroupSchedulingPolicy) {
-		if _, err := b.c.SchedulingV1beta1().PodGroups("default").Create(b.ctx,
-			&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name},
-				Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}, metav1.CreateOptions{}); err != nil {
+		if _, err := groups.Create(b.ctx, &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}, metav1.CreateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/agent"
 	"github.com/muster-gpu/muster/kube/front"
 )
@@ -53,7 +53,7 @@ func (f *agentFlags) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(rc)
+	client, err := kubeapi.New(rc)
 	if err != nil {
 		return err
 	}

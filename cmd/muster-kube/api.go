@@ -12,10 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/version"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/front"
@@ -52,14 +52,14 @@ func (a *apiFlags) serve(ctx context.Context, f *kubeFlags, d *kube.Driver, m *l
 		return err
 	}
 	rc.QPS, rc.Burst = apiQPS, 2*apiQPS
-	asks, err := kubernetes.NewForConfig(rest.CopyConfig(rc)) // with limits of its own
+	asks, err := kubeapi.New(rest.CopyConfig(rc)) // with limits of its own
 	if err != nil {
 		return err
 	}
 	if fence != nil { // where to ask, only the leader says
 		rc.Wrap(fence.Wrap)
 	}
-	client, err := kubernetes.NewForConfig(rc)
+	client, err := kubeapi.New(rc)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ const (
 
 // authority is the one that vouches for a certificate of its own, and its sum for pods, if they
 // can rely on it; nil: the certificate is not of its own.
-func (a *apiFlags) authority(ctx context.Context, client kubernetes.Interface, namespace string,
+func (a *apiFlags) authority(ctx context.Context, client kubeapi.Interface, namespace string,
 	log *slog.Logger) (own *front.Authority, sum string, err error) {
 	if a.off() || a.cert != "" || a.key != "" {
 		return nil, "", nil

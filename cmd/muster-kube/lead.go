@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/lead"
 )
@@ -32,12 +32,12 @@ const (
 
 // clients speak to the cluster, each with its own rate limit.
 type clients struct {
-	schedule *kubernetes.Clientset // binds and evicts
-	tell     *kubernetes.Clientset // conditions and events
-	objects  dynamic.Interface     // Queue objects and what makes gangs
-	read     *kubernetes.Clientset // what scales services: it does not hold up the scheduler
-	lease    *kubernetes.Clientset // renewals: nothing else may hold them up, and no fence stands before them
-	own      *kubernetes.Clientset // what belongs to this process rather than to the cluster's scheduling
+	schedule *kubeapi.Clientset // binds and evicts
+	tell     *kubeapi.Clientset // conditions and events
+	objects  dynamic.Interface  // Queue objects and what makes gangs
+	read     *kubeapi.Clientset // what scales services: it does not hold up the scheduler
+	lease    *kubeapi.Clientset // renewals: nothing else may hold them up, and no fence stands before them
+	own      *kubeapi.Clientset // what belongs to this process rather than to the cluster's scheduling
 }
 
 // clients makes them. While fence is closed, the first three only read; nil: they always write.
@@ -57,7 +57,7 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 		return with
 	}
 	for _, set := range []struct {
-		to     **kubernetes.Clientset
+		to     **kubeapi.Clientset
 		config *rest.Config
 	}{
 		{&c.schedule, limited(f.qps, int(f.qps), true)},
@@ -66,7 +66,7 @@ func (f *kubeFlags) clients(fence *lead.Fence) (c clients, err error) {
 		{&c.lease, limited(leaseQPS, leaseQPS, false)},
 		{&c.own, limited(ownQPS, ownQPS, false)},
 	} {
-		if *set.to, err = kubernetes.NewForConfig(set.config); err != nil {
+		if *set.to, err = kubeapi.New(set.config); err != nil {
 			return c, err
 		}
 	}

@@ -25,10 +25,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/browser"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/front"
 )
@@ -37,7 +37,7 @@ import (
 type stage struct {
 	*testing.T
 	p   *controlplane.Plane
-	c   *kubernetes.Clientset
+	c   *kubeapi.Clientset
 	dir string   // for files
 	env []string // more of the schedulers'
 	ip  string

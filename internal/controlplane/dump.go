@@ -14,7 +14,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // The description of the cluster after a failure is short, because often only the end of the output is seen.
@@ -43,7 +44,7 @@ func (p *Plane) logs() string {
 // Dump lists what may be wrong in a cluster, one line each: nodes that take no pods, pods that neither run nor
 // have succeeded or that are being deleted or are to end, Jobs that are not complete; and the last events, by
 // time.
-func Dump(ctx context.Context, c kubernetes.Interface) string {
+func Dump(ctx context.Context, c kubeapi.Interface) string {
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -123,9 +123,9 @@ func (p *Plane) unlimited() *rest.Config {
 }
 
 // Client is a client of an admin.
-func (p *Plane) Client() *kubernetes.Clientset {
+func (p *Plane) Client() *kubeapi.Clientset {
 	p.t.Helper()
-	cs, err := kubernetes.NewForConfig(p.unlimited())
+	cs, err := kubeapi.New(p.unlimited())
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -10,11 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // RunFor is the annotation of a pod that ends by itself, with the time after which it does.
@@ -26,7 +26,7 @@ const RunFor = "test.muster.sh/run"
 // pod of the same name, and forget a pod for good. Here every step is for exactly the object that was read, and
 // failed steps are retried.
 type player struct {
-	client kubernetes.Interface
+	client kubeapi.Interface
 	pods   cache.Indexer
 	nodes  cache.Store
 	queue  workqueue.TypedDelayingInterface[string] // pods to check, by namespace/name
@@ -46,7 +46,7 @@ func (p *Plane) play() {
 	p.t.Helper()
 	c := rest.CopyConfig(p.Admin)
 	c.QPS, c.Burst, c.ContentType = -1, 0, "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(c)
+	client, err := kubeapi.New(c)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -63,9 +63,10 @@ func (p *Plane) play() {
 }
 
 // playPods simulates the pods until the context ends; the function that it returns waits for the last step.
-func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), err error) {
-	f := informers.NewSharedInformerFactory(client, 0)
-	pods, nodes := f.Core().V1().Pods().Informer(), f.Core().V1().Nodes().Informer()
+func playPods(ctx context.Context, client kubeapi.Interface) (wait func(), err error) {
+	s := &kubeapi.Informers{}
+	pods := s.Add(kubeapi.Inform(client, client.CoreV1().Pods(v1.NamespaceAll), &v1.Pod{}, nil), nil)
+	nodes := s.Add(kubeapi.Inform(client, client.CoreV1().Nodes(), &v1.Node{}, nil), nil)
 	pl := &player{client: client, pods: pods.GetIndexer(), nodes: nodes.GetStore(), ends: map[types.UID]bool{},
 		queue: workqueue.NewTypedDelayingQueue[string]()}
 	err = pods.AddIndexers(cache.Indexers{byNode: func(obj any) ([]string, error) {
@@ -86,7 +87,7 @@ func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), er
 	if err != nil {
 		return nil, err
 	}
-	f.Start(ctx.Done())
+	s.Start(ctx)
 	var wg sync.WaitGroup
 	for range playWorkers {
 		wg.Go(func() { pl.work(ctx) })
@@ -94,7 +95,7 @@ func playPods(ctx context.Context, client kubernetes.Interface) (wait func(), er
 	wg.Go(func() {
 		<-ctx.Done()
 		pl.queue.ShutDown()
-		f.Shutdown()
+		s.Wait()
 	})
 	return wg.Wait, nil
 }

@@ -6,8 +6,9 @@ import (
 	"net"
 	"sync"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // Wire is a connection to the API server that can be broken.
@@ -36,11 +37,11 @@ func (p *Plane) Wire() *Wire {
 }
 
 // Client is an admin's client at the other end.
-func (w *Wire) Client() *kubernetes.Clientset {
+func (w *Wire) Client() *kubeapi.Clientset {
 	w.p.t.Helper()
 	c := rest.CopyConfig(w.p.Admin)
 	c.Host, c.QPS = "https://"+w.listen.Addr().String(), -1
-	cs, err := kubernetes.NewForConfig(c)
+	cs, err := kubeapi.New(c)
 	if err != nil {
 		w.p.t.Fatal(err)
 	}

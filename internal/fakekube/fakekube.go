@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
 	fakediscovery "k8s.io/client-go/discovery/fake"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	fakeappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1/fake"
@@ -28,11 +27,13 @@ import (
 	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
 	fakestoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1/fake"
 	"k8s.io/client-go/testing"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // Clientset is a client of such an API. Groups that it does not serve panic.
 type Clientset struct {
-	kubernetes.Interface
+	kubeapi.Interface
 	testing.Fake
 }
 

@@ -22,9 +22,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 //go:embed work.yaml
@@ -93,7 +93,7 @@ type demo struct {
 	program string // muster-kube
 	out     io.Writer
 	p       *controlplane.Plane
-	c       *kubernetes.Clientset
+	c       *kubeapi.Clientset
 	dir     string // for files that live as long as the demo
 }
 

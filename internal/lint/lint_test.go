@@ -130,23 +130,23 @@ var arrows = map[string]string{
 	"experiments":         "experiments/results",
 	"experiments/results": "cluster perf engine policy place driver trace report sim experiments/compat config requests service serving internal/csvfile internal/heap serving/batch serving/inss serving/llm serving/nexus serving/scale network network/flow network/traffic",
 	"experiments/compat":  "cluster engine policy place driver trace solve serving/llm network network/flow network/traffic internal/splitmix",
-	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/areas kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gangs kube/gpus kube/history kube/holds kube/loans kube/look kube/mig kube/moves kube/nodes kube/notices kube/patch kube/places kube/plans kube/power kube/queues kube/reports kube/setaside kube/terms kube/watch kube/write internal/oldkeys",
-	"kube/agent":          "config kube/seals kube/terms local/dscp",
+	"kube":                "cluster perf progress power quota config engine driver journal ask show internal/inbox kube/amount kube/areas kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gangs kube/gpus kube/history kube/holds kube/loans kube/look kube/mig kube/moves kube/nodes kube/notices kube/patch kube/places kube/plans kube/power kube/queues kube/reports kube/setaside kube/terms kube/watch kube/write internal/oldkeys internal/kubeapi",
+	"kube/agent":          "config kube/seals kube/terms local/dscp internal/kubeapi",
 	"kube/amount":         "cluster",
 	"kube/areas":          "cluster kube/fit kube/gpus",
 	"kube/fit":            "cluster kube/amount kube/gpus kube/patch",
-	"kube/fit/claims":     "cluster kube/amount kube/fit kube/fit/shared kube/gpus kube/patch kube/retry",
+	"kube/fit/claims":     "cluster kube/amount kube/fit kube/fit/shared kube/gpus kube/patch kube/retry internal/kubeapi",
 	"kube/fit/shared":     "cluster kube/fit kube/gpus",
-	"kube/fit/volumes":    "cluster kube/amount kube/fit kube/retry",
+	"kube/fit/volumes":    "cluster kube/amount kube/fit kube/retry internal/kubeapi",
 	"kube/gangs":          "cluster",
 	"kube/gpus":           "cluster kube/amount",
 	"kube/history":        "cluster engine kube/queues",
 	"kube/holds":          "cluster engine",
 	"kube/look":           "ask cluster engine kube/queues progress show",
 	"kube/mig":            "cluster config engine kube/amount kube/fit kube/gpus kube/holds kube/patch kube/terms",
-	"kube/moves":          "cluster driver engine show",
+	"kube/moves":          "cluster driver engine show internal/kubeapi",
 	"kube/nodes":          "cluster engine kube/amount kube/fit kube/gpus kube/holds kube/loans kube/mig kube/power",
-	"kube/notices":        "kube/patch",
+	"kube/notices":        "kube/patch internal/kubeapi",
 	"kube/patch":          "",
 	"kube/places":         "cluster engine kube/holds kube/nodes kube/plans",
 	"kube/plans":          "cluster engine internal/oldkeys kube/patch kube/terms",
@@ -155,18 +155,18 @@ var arrows = map[string]string{
 	"kube/reports":        "cluster engine progress show",
 	"kube/retry":          "",
 	"kube/seals":          "kube/terms",
-	"kube/services":       "cluster config kube/gpus kube/notices kube/patch kube/services/load kube/terms service serving/llm serving/scale serving/tally",
+	"kube/services":       "cluster config kube/gpus kube/notices kube/patch kube/services/load kube/terms service serving/llm serving/scale serving/tally internal/kubeapi",
 	"kube/services/load":  "service serving/llm serving/memory serving/tally",
 	"kube/terms":          "cluster config perf kube/fit/shared kube/gangs kube/gpus kube/queues",
 	"kube/setaside":       "",
-	"kube/watch":          "kube/fit/volumes kube/gangs kube/mig kube/queues kube/retry",
-	"kube/write":          "kube/fit/claims kube/fit/volumes kube/patch kube/retry",
+	"kube/watch":          "kube/fit/volumes kube/gangs kube/mig kube/queues kube/retry internal/kubeapi",
+	"kube/write":          "kube/fit/claims kube/fit/volumes kube/patch kube/retry internal/kubeapi",
 	"kube/kubetest":       "perf",
-	"kube/lead":           "",
+	"kube/lead":           "internal/kubeapi",
 	"kube/loans":          "cluster engine kube/gpus kube/patch kube/terms",
-	"kube/front":          "api kube/seals server/view web",
+	"kube/front":          "api kube/seals server/view web internal/kubeapi",
 	"cmd/muster":          "network network/traffic learn progress search search/play search/tuner cluster quota perf engine policy place journal config driver trace report sim tune tune/guard scenario serving ask show api client client/tcp client/terminal local local/account local/demojobs local/devices local/rules local/shim local/gpu local/cgroup local/observe server store slurm slurm/remote internal/plain internal/version requests service serving/bulk serving/control serving/inss serving/load serving/machine serving/scale serving/tally",
-	"cmd/muster-kube":     "cluster config engine kube kube/agent kube/front kube/lead kube/look kube/services kube/services/load place policy progress server/view trace web api internal/version",
+	"cmd/muster-kube":     "cluster config engine kube kube/agent kube/front kube/lead kube/look kube/services kube/services/load place policy progress server/view trace web api internal/version internal/kubeapi",
 	"cmd/muster-shim":     "local/shim internal/version",
 	"cmd/muster-gateway":  "gateway internal/version",
 	"cmd/muster-slurm":    "client slurm slurm/remote internal/version",
@@ -187,11 +187,12 @@ var arrows = map[string]string{
 	"internal/plain":      "",
 	"internal/version":    "",
 	"internal/lint":       "",
-	"internal/kubedemo":   "internal/controlplane",
+	"internal/kubedemo":   "internal/controlplane internal/kubeapi",
 
-	"deploy":                "",                // manifests and their tests
-	"internal/controlplane": "internal/shared", // with the nested module tools, which it builds
-	"internal/fakekube":     "",
+	"deploy":                "",                                 // manifests and their tests
+	"internal/controlplane": "internal/shared internal/kubeapi", // with the nested module tools, which it builds
+	"internal/kubeapi":      "",
+	"internal/fakekube":     "internal/kubeapi",
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.
@@ -315,6 +316,22 @@ func TestArrows(t *testing.T) {
 			case pure[f.pkg] && (p == "math/rand" || p == "math/rand/v2" || p == "log" || p == "log/slog" ||
 				p == "os" || p == "sync"):
 				t.Errorf("%s imports %s: no chance, log, I/O or goroutine in %s", f.path, p, f.pkg)
+			}
+		}
+	}
+}
+
+// TestClients: what of client-go links every group of the Kubernetes API is not used, in tests either: it takes longer
+// to compile than most of Muster. internal/kubeapi has the rest.
+func TestClients(t *testing.T) {
+	_, files := load(t)
+	for _, f := range files {
+		for _, im := range f.ast.Imports {
+			p, _ := strconv.Unquote(im.Path.Value)
+			switch p {
+			case "k8s.io/client-go/kubernetes", "k8s.io/client-go/kubernetes/fake", "k8s.io/client-go/informers",
+				"k8s.io/client-go/dynamic/dynamicinformer", "k8s.io/client-go/tools/leaderelection":
+				t.Errorf("%s imports %s, which links all groups of the API: use internal/kubeapi or kube/lead", f.path, p)
 			}
 		}
 	}

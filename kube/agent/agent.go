@@ -21,12 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/config"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/seals"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/local/dscp"
@@ -40,7 +38,7 @@ const every = time.Second
 
 // Options configure an agent.
 type Options struct {
-	Client  kubernetes.Interface
+	Client  kubeapi.Interface
 	Node    string // whose pods it marks
 	Cgroups string // where the hierarchy of version 2 is, with the groups of pods
 	// Authority is the APIService with the certificate of the scheduler's authority, by which seals of annotations are
@@ -79,11 +77,11 @@ func Run(ctx context.Context, opt Options) error {
 	}
 	a := &agent{Options: opt, again: make(chan struct{}, 1), pods: map[types.UID]*marked{},
 		said: map[types.UID]string{}}
-	f := informers.NewSharedInformerFactoryWithOptions(opt.Client, 0, informers.WithTransform(trim),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+	running := &kubeapi.Informers{}
+	in := running.Add(kubeapi.Inform(opt.Client, opt.Client.CoreV1().Pods(metav1.NamespaceAll), &v1.Pod{},
+		func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", opt.Node).String()
-		}))
-	in := f.Core().V1().Pods().Informer()
+		}), trim)
 	reg, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { a.changed(obj) },
 		UpdateFunc: func(_, obj any) { a.changed(obj) },
@@ -93,14 +91,12 @@ func Run(ctx context.Context, opt Options) error {
 		return err
 	}
 	if opt.Authority != "" {
-		authorities, err := a.watchAuthority(ctx)
-		if err != nil {
+		if err := a.watchAuthority(running); err != nil {
 			return err
 		}
-		defer authorities.Shutdown()
 	}
-	f.Start(ctx.Done())
-	defer f.Shutdown()
+	running.Start(ctx)
+	defer running.Wait()
 	if !cache.WaitForCacheSync(ctx.Done(), reg.HasSynced) {
 		return ctx.Err()
 	}
@@ -181,20 +177,15 @@ func (a *agent) wake() {
 var apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 
 // watchAuthority has the authority read, and again when it changes.
-func (a *agent) watchAuthority(ctx context.Context) (dynamicinformer.DynamicSharedInformerFactory, error) {
-	f := dynamicinformer.NewFilteredDynamicSharedInformerFactory(a.Dynamic, 0, metav1.NamespaceAll,
-		func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.Authority).String()
-		})
-	in := f.ForResource(apiServices).Informer()
-	if _, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{
+func (a *agent) watchAuthority(s *kubeapi.Informers) error {
+	in := s.Add(kubeapi.InformOf(a.Dynamic, apiServices, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", a.Authority).String()
+	}), nil)
+	_, err := in.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { a.read(obj) },
 		UpdateFunc: func(_, obj any) { a.read(obj) },
-	}); err != nil {
-		return nil, err
-	}
-	f.Start(ctx.Done())
-	return f, nil
+	})
+	return err
 }
 
 // read takes the authority from an APIService; one that has none yet leaves the last one in force.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/front"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -90,9 +91,11 @@ func TestForgedDSCP(t *testing.T) {
 	if _, err := services.Create(t.Context(), apiService(own), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.watchAuthority(t.Context()); err != nil {
+	running := &kubeapi.Informers{}
+	if err := a.watchAuthority(running); err != nil {
 		t.Fatal(err)
 	}
+	running.Start(t.Context())
 	known := func(what string, key *front.Authority) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {

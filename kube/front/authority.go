@@ -23,8 +23,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/seals"
 )
 
@@ -155,7 +155,7 @@ func addressOf(c net.Conn) string {
 
 // KeptAuthority is the authority that a Secret keeps, so that all schedulers of a cluster have the same, and pods
 // that were told of it know each of them. The first makes it.
-func KeptAuthority(ctx context.Context, client kubernetes.Interface, namespace, name string, now time.Time) (*Authority,
+func KeptAuthority(ctx context.Context, client kubeapi.Interface, namespace, name string, now time.Time) (*Authority,
 	error) {
 	secrets := client.CoreV1().Secrets(namespace)
 	s, err := secrets.Get(ctx, name, metav1.GetOptions{})

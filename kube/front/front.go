@@ -17,9 +17,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/server/view"
 	"github.com/muster-gpu/muster/web"
 )
@@ -36,7 +36,7 @@ const (
 // Options say what is shown to whom.
 type Options struct {
 	Source view.Source
-	Client kubernetes.Interface // asks who a user is, and what they may do
+	Client kubeapi.Interface // asks who a user is, and what they may do
 	// Missing reports whether an error of the source says that there is no such
 	// thing, Away that another scheduler has to be asked.
 	// Refused that it is not done here, or not now.
@@ -49,7 +49,7 @@ type Options struct {
 	// token a pod shows; a client of its own, so that many pods do not keep people waiting. nil: pods do not report.
 	Report   func(ctx context.Context, namespace, pod, uid string, r *api.Report) error
 	Reported func(outcome string)
-	Pods     kubernetes.Interface
+	Pods     kubeapi.Interface
 	Build    string // version of the program
 	Now      func() time.Time
 	Log      *slog.Logger

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // manual is a clock that a test sets.
@@ -138,44 +136,6 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	f.drain()
-}
-
-// record is a lease that takes what is written, after a while of the clock.
-type record struct {
-	resourcelock.Interface
-	clock *manual
-	takes time.Duration
-	err   error
-}
-
-func (r *record) Update(context.Context, resourcelock.LeaderElectionRecord) error {
-	r.clock.at.Add(int64(r.takes))
-	return r.err
-}
-
-// A renewal counts from when it was asked for, however late its answer comes; one that fails opens nothing; and a lease
-// that another has held since it was won is not renewed.
-func TestRenewal(t *testing.T) {
-	f, clock := fenceAt(time.Minute)
-	r := &record{clock: clock, takes: 3 * time.Second}
-	k := &lock{Interface: r, fence: f}
-	k.term.Store(noTerm)
-	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 10, LeaderTransitions: 4}
-	if err := k.Update(t.Context(), mine); err != nil {
-		t.Fatal(err)
-	}
-	if f.until != time.Minute+9*time.Second {
-		t.Errorf("the fence is open until %s", f.until)
-	}
-	r.err = errors.New("no answer")
-	if err := k.Update(t.Context(), mine); err == nil || f.until != time.Minute+9*time.Second {
-		t.Errorf("a renewal that failed: %v, open until %s", err, f.until)
-	}
-	r.err = nil
-	mine.LeaderTransitions = 6 // another had it between, and it was free again
-	if err := k.Update(t.Context(), mine); !errors.Is(err, errTaken) || f.until != time.Minute+9*time.Second {
-		t.Errorf("a renewal after another led: %v, open until %s", err, f.until)
-	}
 }
 
 // The clock goes on while the process is stopped.

@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // Length is how long a lease lasts unless told otherwise: a leader that was killed costs no more than this and a
@@ -31,7 +29,7 @@ const releasePatience = 5 * time.Second
 type Lease struct {
 	// Client has to be another than the one that the fence stands before, with its own rate limit: what the scheduler
 	// writes must not hold up a renewal.
-	Client          kubernetes.Interface
+	Client          kubeapi.Interface
 	Namespace, Name string
 	// Identity must be unique among those that run. One that comes back with the identity of a dead one need not wait
 	// for its lease to run out.
@@ -53,17 +51,16 @@ func (l *Lease) Lead(ctx context.Context, f func(context.Context) error) error {
 	renewing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	began := make(chan struct{})
-	e, err := l.elector(func() { close(began) })
-	if err != nil {
-		return err
-	}
 	leading, end := context.WithCancel(ctx)
 	defer end()
 	lost := make(chan struct{})
 	go func() {
-		e.Run(renewing)
-		end()
-		close(lost)
+		defer close(lost)
+		defer end()
+		if e := l.election(); e.win(renewing) {
+			close(began)
+			e.keep(renewing)
+		}
 	}()
 	select {
 	case <-ctx.Done():
@@ -74,7 +71,7 @@ func (l *Lease) Lead(ctx context.Context, f func(context.Context) error) error {
 		return ErrLost
 	case <-began:
 	}
-	err = f(leading)
+	err := f(leading)
 	l.Fence.drain()
 	select {
 	case <-lost:
@@ -89,20 +86,10 @@ func (l *Lease) Lead(ctx context.Context, f func(context.Context) error) error {
 	return errors.Join(err, l.release(ctx))
 }
 
-func (l *Lease) elector(began func()) (*leaderelection.LeaderElector, error) {
-	length := cmp.Or(l.Length, Length)
-	k := &lock{Interface: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: l.Namespace, Name: l.Name},
-		Client: l.Client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: l.Identity}},
-		fence: l.Fence}
-	k.term.Store(noTerm)
-	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: k, LeaseDuration: length, RenewDeadline: length * 2 / 3, RetryPeriod: retry(length),
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { began() },
-			OnStoppedLeading: func() {},
-			OnNewLeader:      func(id string) { l.Log.Info("leader", "identity", id) },
-		},
-	})
+// election is this scheduler's part in the election.
+func (l *Lease) election() *election {
+	return &election{leases: l.Client.CoordinationV1().Leases(l.Namespace), name: l.Name, identity: l.Identity,
+		length: cmp.Or(l.Length, Length), fence: l.Fence, log: l.Log}
 }
 
 // release gives the lease back.
@@ -119,45 +106,5 @@ func (l *Lease) release(ctx context.Context) error {
 	if _, err := leases.Update(ctx, lease, metav1.UpdateOptions{}); err != nil {
 		l.Log.Warn("the lease could not be given back: the next leader waits for its end", "error", err)
 	}
-	return nil
-}
-
-// lock is the lease as the election writes it. Each renewal opens the fence for as long as no other can win.
-type lock struct {
-	resourcelock.Interface
-	fence *Fence
-	term  atomic.Int64 // leaseTransitions with which it was won; noTerm: it was not yet
-}
-
-const noTerm = -1
-
-// errTaken keeps a leader that woke late from taking the lease again behind a successor's back: its view of the
-// cluster is from before that one.
-var errTaken = errors.New("another scheduler has led since")
-
-// Create makes the lease.
-func (k *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return k.write(ctx, r, k.Interface.Create)
-}
-
-// Update renews the lease or takes it over.
-func (k *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return k.write(ctx, r, k.Interface.Update)
-}
-
-func (k *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
-	send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
-	term := k.term.Load()
-	if term != noTerm && term != int64(r.LeaderTransitions) {
-		return errTaken
-	}
-	asked := k.fence.clock()
-	if err := send(ctx, r); err != nil {
-		return err
-	}
-	k.term.Store(int64(r.LeaderTransitions))
-	// Others count from when they see this renewal, which is after it was asked for.
-	length := time.Duration(r.LeaseDurationSeconds) * time.Second
-	k.fence.hold(asked + length - length/10)
 	return nil
 }

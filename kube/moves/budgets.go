@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // A disruption budget may refuse an eviction for ever. A gang that leaves for others waits then, half evicted perhaps;
@@ -28,7 +28,7 @@ type budget struct {
 
 // Budgets reads disruption budgets.
 type Budgets struct {
-	Client kubernetes.Interface
+	Client kubeapi.Interface
 	Log    *slog.Logger
 }
 

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
@@ -26,7 +26,7 @@ const mostQueued = 1024
 
 // Writer writes them.
 type Writer struct {
-	client kubernetes.Interface // nil: nothing is written
+	client kubeapi.Interface // nil: nothing is written
 	queue  chan func(context.Context)
 	box    outbox
 	rec    record.EventRecorder
@@ -34,7 +34,7 @@ type Writer struct {
 }
 
 // New writes by a client, nil: nothing; its events are this component's.
-func New(client kubernetes.Interface, component string) *Writer {
+func New(client kubeapi.Interface, component string) *Writer {
 	w := &Writer{client: client, queue: make(chan func(context.Context), mostQueued)}
 	w.box.init(client)
 	if client != nil {

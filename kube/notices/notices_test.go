@@ -8,8 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // Where there is much to write already, or nothing is written at all, a nomination counts as unsaid.
@@ -17,7 +18,7 @@ func TestNominate(t *testing.T) {
 	if New(nil, "muster").Nominate(&v1.Pod{}, "n1") {
 		t.Error("without a client it is written")
 	}
-	w := New(kubernetes.NewForConfigOrDie(&rest.Config{}), "muster")
+	w := New(kubeapi.Must(&rest.Config{}), "muster")
 	w.queue = make(chan func(context.Context), 2)
 	for i, want := range []bool{true, true, false} {
 		if got := w.Nominate(&v1.Pod{}, "n1"); got != want {

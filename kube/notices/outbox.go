@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/patch"
 )
 
@@ -20,7 +20,7 @@ const outboxWorkers = 16
 // outbox holds what waiting pods are to be told, which is written in its own time. A pod has one place in it: what is
 // written late is written as it is by then. What is news to a pod goes before what only a part of its gang has missed.
 type outbox struct {
-	client kubernetes.Interface
+	client kubeapi.Interface
 	ready  chan struct{} // something is there for a worker
 
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ type Letter struct {
 	Changed func() // on a worker's goroutine: the pod is another by now, and was not told
 }
 
-func (o *outbox) init(client kubernetes.Interface) {
+func (o *outbox) init(client kubeapi.Interface) {
 	o.client, o.letters, o.ready = client, map[types.UID]*Letter{}, make(chan struct{}, outboxWorkers)
 }
 

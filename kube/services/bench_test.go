@@ -23,10 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/patch"
@@ -38,7 +38,7 @@ import (
 type bench struct {
 	*testing.T
 	p   *controlplane.Plane
-	c   *kubernetes.Clientset
+	c   *kubeapi.Clientset
 	dyn dynamic.Interface
 	ctx context.Context
 

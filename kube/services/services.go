@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/services/load"
@@ -39,9 +39,9 @@ const manager = "muster-services"
 
 // Options are what a room needs.
 type Options struct {
-	Client  kubernetes.Interface // reads pods, nodes and Services
-	Dynamic dynamic.Interface    // reads and changes all else
-	Tell    kubernetes.Interface // writes events; nil: none is written
+	Client  kubeapi.Interface // reads pods, nodes and Services
+	Dynamic dynamic.Interface // reads and changes all else
+	Tell    kubeapi.Interface // writes events; nil: none is written
 	Source  load.Source
 	Demand  func(ctx context.Context, query string) (perSecond float64, err error) // nil: it cannot be asked
 	GPUs    []string                                                               // extended resources that count as GPUs

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"sync/atomic"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // watching is the watch of one kind.
@@ -70,9 +70,7 @@ func (r *Room) watch(ctx context.Context, k *kind, version string) {
 	}
 	delete(r.refused, k)
 	ctx, stop := context.WithCancel(ctx)
-	w := &watching{stop: stop,
-		in: dynamicinformer.NewFilteredDynamicInformer(r.opt.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{},
-			nil).Informer()}
+	w := &watching{stop: stop, in: kubeapi.InformOf(r.opt.Dynamic, gvr, nil)}
 	wake := func(old, obj any) {
 		o, ok := obj.(*object)
 		if was, had := old.(*object); ok && (!had || was.Annotations[Annotation] != o.Annotations[Annotation] ||

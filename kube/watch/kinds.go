@@ -8,14 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -135,8 +134,7 @@ func (w *kindWatch) try(ctx context.Context, k *gangs.Kind, groups *metav1.APIGr
 func (w *kindWatch) start(ctx context.Context, k *gangs.Kind, gvr schema.GroupVersionResource) cache.InformerSynced {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &watching{stop: cancel}
-	in := dynamicinformer.NewFilteredDynamicInformer(w.Dynamic, gvr, v1.NamespaceAll, 0, cache.Indexers{},
-		nil).Informer()
+	in := kubeapi.InformOf(w.Dynamic, gvr, nil)
 	key := func(o *unstructured.Unstructured) gangs.Key { return k.In(o.GetNamespace(), o.GetName()) }
 	seen := watches(w.watcher, in, On[*unstructured.Unstructured]{
 		Changed: func(o *unstructured.Unstructured) { w.on.Object(key(o), o) },

@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/retry"
 )
@@ -68,8 +68,7 @@ func servesQueues(ctx context.Context, client dynamic.Interface) (bool, error) {
 }
 
 func (w *watcher) informQueues(ctx context.Context) (cache.InformerSynced, error) {
-	in := dynamicinformer.NewFilteredDynamicInformer(w.Dynamic, queues.Resource, "", 0, cache.Indexers{},
-		nil).Informer()
+	in := kubeapi.InformOf(w.Dynamic, queues.Resource, nil)
 	seen := watches(w, in, w.on.Queues)
 	reg, err := in.AddEventHandler(seen.handler())
 	if err != nil {

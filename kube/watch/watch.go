@@ -17,11 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/mig"
@@ -30,7 +30,7 @@ import (
 
 // Options say by what the cluster is seen.
 type Options struct {
-	Client  kubernetes.Interface
+	Client  kubeapi.Interface
 	Dynamic dynamic.Interface // nil: there are neither Queue objects nor kinds that not every cluster has
 	Rescan  time.Duration     // how often it is looked which of these are served; 0: every minute
 	Maps    []mig.Rule        // whose ConfigMaps are watched
@@ -71,28 +71,32 @@ type watcher struct {
 // what it is not.
 func Run(ctx context.Context, opt Options, on *Handlers) error {
 	w := &watcher{opt, on}
-	f := informers.NewSharedInformerFactoryWithOptions(w.Client, 0, informers.WithTransform(trim),
-		informers.WithTweakListOptions(current))
-	w.shutWith(ctx, f)
-	core, storage := f.Core().V1(), f.Storage().V1()
+	s := &kubeapi.Informers{}
+	w.endWith(ctx, s)
+	core, storage, all := w.Client.CoreV1(), w.Client.StorageV1(), v1.NamespaceAll
 	list := []watched{
-		watches(w, core.Nodes().Informer(), on.Nodes),
-		watches(w, f.Batch().V1().Jobs().Informer(), on.Jobs),
-		watches(w, core.Namespaces().Informer(), on.Namespaces),
+		watches(w, inform(w, s, core.Nodes(), &v1.Node{}), on.Nodes),
+		watches(w, inform(w, s, w.Client.BatchV1().Jobs(all), &batchv1.Job{}), on.Jobs),
+		watches(w, inform(w, s, core.Namespaces(), &v1.Namespace{}), on.Namespaces),
 	}
-	for _, in := range []cache.SharedIndexInformer{core.PersistentVolumeClaims().Informer(),
-		core.PersistentVolumes().Informer(), storage.StorageClasses().Informer(), storage.CSINodes().Informer(),
-		storage.CSIDrivers().Informer(), storage.CSIStorageCapacities().Informer(),
-		storage.VolumeAttachments().Informer()} {
+	for _, in := range []cache.SharedIndexInformer{
+		inform(w, s, core.PersistentVolumeClaims(all), &v1.PersistentVolumeClaim{}),
+		inform(w, s, core.PersistentVolumes(), &v1.PersistentVolume{}),
+		inform(w, s, storage.StorageClasses(), &storagev1.StorageClass{}),
+		inform(w, s, storage.CSINodes(), &storagev1.CSINode{}),
+		inform(w, s, storage.CSIDrivers(), &storagev1.CSIDriver{}),
+		inform(w, s, storage.CSIStorageCapacities(all), &storagev1.CSIStorageCapacity{}),
+		inform(w, s, storage.VolumeAttachments(), &storagev1.VolumeAttachment{}),
+	} {
 		list = append(list, differing(watches(w, in, on.Volumes)))
 	}
-	if err := await(ctx, f, list); err != nil {
+	if err := await(ctx, s, list); err != nil {
 		return err
 	}
 	if err := w.maps(ctx); err != nil {
 		return err
 	}
-	if err := w.devices(ctx, f); err != nil {
+	if err := w.devices(ctx, s); err != nil {
 		return err
 	}
 	if err := w.kinds(ctx); err != nil {
@@ -105,14 +109,20 @@ func Run(ctx context.Context, opt Options, on *Handlers) error {
 	if !cache.WaitForCacheSync(ctx.Done(), queues...) {
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's queues could not be listed"))
 	}
-	return await(ctx, f, []watched{watches(w, core.Pods().Informer(), on.Pods)})
+	return await(ctx, s, []watched{watches(w, inform(w, s, core.Pods(all), &v1.Pod{}), on.Pods)})
 }
 
-// shutWith waits beside the loop for informers to end with the context.
-func (w *watcher) shutWith(ctx context.Context, f informers.SharedInformerFactory) {
+// inform adds an informer of what a client lists, without what is not read here.
+func inform[L runtime.Object](w *watcher, to *kubeapi.Informers, client kubeapi.Lister[L], like runtime.Object,
+) cache.SharedIndexInformer {
+	return to.Add(kubeapi.Inform(w.Client, client, like, current), trim)
+}
+
+// endWith waits beside the loop for informers to end with the context.
+func (w *watcher) endWith(ctx context.Context, s *kubeapi.Informers) {
 	w.Go(func() {
 		<-ctx.Done()
-		f.Shutdown()
+		s.Wait()
 	})
 }
 
@@ -175,7 +185,7 @@ func (w *watched) handler() cache.ResourceEventHandlerFuncs {
 }
 
 // await starts informers and waits until all that is there was given to the loop.
-func await(ctx context.Context, f informers.SharedInformerFactory, these []watched) error {
+func await(ctx context.Context, s *kubeapi.Informers, these []watched) error {
 	var synced []cache.InformerSynced
 	for _, w := range these {
 		reg, err := w.in.AddEventHandler(w.handler())
@@ -184,7 +194,7 @@ func await(ctx context.Context, f informers.SharedInformerFactory, these []watch
 		}
 		synced = append(synced, reg.HasSynced)
 	}
-	f.Start(ctx.Done())
+	s.Start(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return errors.Join(ctx.Err(), fmt.Errorf("the cluster's pods, nodes and jobs could not be listed"))
 	}
@@ -215,7 +225,7 @@ func trim(obj any) (any, error) {
 }
 
 // devices watches claims and devices, where the API server has them.
-func (w *watcher) devices(ctx context.Context, f informers.SharedInformerFactory) error {
+func (w *watcher) devices(ctx context.Context, s *kubeapi.Informers) error {
 	err := retry.UntilAnswered(ctx, w.Log, "are there resource claims?", func(context.Context) error {
 		_, err := w.Client.Discovery().ServerResourcesForGroupVersion(resourceapi.SchemeGroupVersion.String())
 		return err
@@ -227,11 +237,11 @@ func (w *watcher) devices(ctx context.Context, f informers.SharedInformerFactory
 		return fmt.Errorf("whether the API server has resource claims: %w", err)
 	}
 	w.on.Served()
-	r := f.Resource().V1()
-	return await(ctx, f, []watched{
-		watches(w, r.DeviceClasses().Informer(), w.on.Devices),
-		watches(w, r.ResourceSlices().Informer(), w.on.Devices),
-		watches(w, r.ResourceClaims().Informer(), w.on.Devices),
+	r := w.Client.ResourceV1()
+	return await(ctx, s, []watched{
+		watches(w, inform(w, s, r.DeviceClasses(), &resourceapi.DeviceClass{}), w.on.Devices),
+		watches(w, inform(w, s, r.ResourceSlices(), &resourceapi.ResourceSlice{}), w.on.Devices),
+		watches(w, inform(w, s, r.ResourceClaims(v1.NamespaceAll), &resourceapi.ResourceClaim{}), w.on.Devices),
 	})
 }
 
@@ -245,11 +255,10 @@ func (w *watcher) maps(ctx context.Context) error {
 			continue
 		}
 		seen = append(seen, r.Key())
-		f := informers.NewSharedInformerFactoryWithOptions(w.Client, 0, informers.WithNamespace(r.Space),
-			informers.WithTransform(trim),
-			informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + r.Map }))
-		w.shutWith(ctx, f)
-		in := f.Core().V1().ConfigMaps().Informer()
+		s := &kubeapi.Informers{}
+		w.endWith(ctx, s)
+		in := s.Add(kubeapi.Inform(w.Client, w.Client.CoreV1().ConfigMaps(r.Space), &v1.ConfigMap{},
+			func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + r.Map }), trim)
 		said := false
 		err := in.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 			if !said && apierrors.IsForbidden(err) {
@@ -265,7 +274,7 @@ func (w *watcher) maps(ctx context.Context) error {
 		if _, err := in.AddEventHandler(seen.handler()); err != nil {
 			return err
 		}
-		f.Start(ctx.Done())
+		s.Start(ctx)
 	}
 	return nil
 }

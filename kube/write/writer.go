@@ -8,14 +8,13 @@ import (
 	"log/slog"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/fit/claims"
 )
 
 // Options say by what is written.
 type Options struct {
-	Client kubernetes.Interface
+	Client kubeapi.Interface
 	Log    *slog.Logger
 	Now    func() time.Time
 	Loop   func(func())       // has something done on the loop

@@ -13,9 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -31,7 +31,7 @@ var errElsewhere = errors.New("it is not the claim any more that devices were ch
 
 // Writer writes into claims, on any goroutine.
 type Writer struct {
-	Client kubernetes.Interface
+	Client kubeapi.Interface
 	Now    func() time.Time
 	Crash  func(point string) // where a test lets the scheduler die; nil: nowhere
 }

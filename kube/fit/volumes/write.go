@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/storage/volume"
 
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -31,7 +31,7 @@ func Again(err error) bool {
 }
 
 // Writer has claims bound, on any goroutine.
-type Writer struct{ Client kubernetes.Interface }
+type Writer struct{ Client kubeapi.Interface }
 
 // Provide has the claims of a pod bound that goes to a node. Where it fails, Again says whether it may succeed later.
 func (w Writer) Provide(ctx context.Context, obj *v1.Pod, node string, mounts []Mount) error {
