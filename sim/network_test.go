@@ -184,7 +184,7 @@ func TestTreatedReplays(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a minute")
 	}
-	seeds := shared.Soak(2, 16)
+	seeds := shared.Soak(1, 16)
 	lost := map[string]float64{}
 	for _, name := range shared.Soak([]string{"muster", "none"}, traffic.Names()) {
 		for seed := range uint64(seeds) {

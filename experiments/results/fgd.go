@@ -23,7 +23,10 @@ const fgdRandom = "theirs depends on the timing of its threads: equal in distrib
 const roomsReason = "a rule of our own: it preserves what still fits, also by cores, instead of avoiding fragments"
 
 // FGD replays the openb lists in the world of its simulator.
-func FGD(ctx context.Context, traces string) (Table, error) {
+func FGD(ctx context.Context, traces string) (Table, error) { return fgdOn(ctx, traces, fgdLists) }
+
+// fgdOn plays some of the lists of pods.
+func fgdOn(ctx context.Context, traces string, lists []string) (Table, error) {
 	t := Table{Title: "FGD: openb, 1,213 nodes with 6,212 GPUs", Tolerance: 1e-8,
 		About: "GPUs allocated, in per cent, when the given per cent of the cluster's GPUs have been requested; means of ten seeds, as published " +
 			"(ATC'23). No pod leaves: pods are drawn until they request 130 %, and a pod that does not fit is lost. The world is that of the published " +
@@ -38,7 +41,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 	}
 	fgd, own := 0.0, 0.0 // means over the lists
 	differ := make([]int, len(compat.OpenbPolicies()))
-	for _, list := range fgdLists {
+	for _, list := range lists {
 		o, err := ReadOpenb(dir, list)
 		if err != nil {
 			return t, err
@@ -63,7 +66,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 					differ[i]++
 				}
 				if column == 100 && p.Name == "FGD" {
-					fgd += ours / float64(len(fgdLists))
+					fgd += ours / float64(len(lists))
 				}
 				if column == 100 {
 					t.Rows = append(t.Rows, Row{list + ", " + p.Name, "allocated at 100 %", want[c], ours, reason})
@@ -71,7 +74,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 			}
 		}
 	}
-	for _, list := range fgdLists {
+	for _, list := range lists {
 		o, err := ReadOpenb(dir, list)
 		if err != nil {
 			return t, err
@@ -83,7 +86,7 @@ func FGD(ctx context.Context, traces string) (Table, error) {
 		want, ours := published["openb_pod_list_"+list+"/06-FGD"], meanOf(runs, 100)
 		t.Rows = append(t.Rows,
 			Row{list + ", FGD (ours: Rooms)", "allocated at 100 %", want[slices.Index(head, 100)], ours, roomsReason})
-		own += ours / float64(len(fgdLists))
+		own += ours / float64(len(lists))
 	}
 	t.Rows = append(t.Rows, Row{"mean of the lists, FGD (ours: Rooms)", "allocated at 100 %", fgd, own, roomsReason})
 	for i, p := range compat.OpenbPolicies() {

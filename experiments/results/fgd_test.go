@@ -12,16 +12,17 @@ import (
 )
 
 // TestFGD compares the replay with the published table: equal in every cell, Random within the
-// spread of the seeds.
+// spread of the seeds. Two of the lists, and all under MUSTER_SOAK and in `make results`.
 func TestFGD(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv")))
-	tab, err := FGD(context.Background(), dir)
+	lists := shared.Soak([]string{"default", "gpushare100"}, fgdLists)
+	tab, err := fgdOn(context.Background(), dir, lists)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(tab.Rows) != 6*6+5+7 {
-		t.Errorf("%d rows, want 48", len(tab.Rows))
+	if want := len(lists)*(6+1) + 1 + 5; len(tab.Rows) != want {
+		t.Errorf("%d rows, want %d", len(tab.Rows), want)
 	}
 	for _, r := range tab.Rows {
 		off := math.Abs(r.Ours - r.Published)

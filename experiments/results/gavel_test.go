@@ -87,14 +87,14 @@ func TestGavelSpans(t *testing.T) {
 	}
 }
 
-// AlloX' ratio of finish-time fairness, of the same run as its mean, and FIFO with space sharing
+// FIFO with space sharing and, under MUSTER_SOAK, AlloX' ratio of finish-time fairness, of the same run as its mean,
 // match the printed digits.
 func TestGavelFair(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
 	for _, r := range gavelRows {
-		if r.x.Own == "allox" {
+		if r.x.Own == "allox" && shared.Soak(false, true) {
 			r.rates = []string{"2.80"}
 			rows = append(rows, r)
 		} else if r.x.Own == "fifo-packed" && r.x.Several {
@@ -106,11 +106,13 @@ func TestGavelFair(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"16.37", "0.78", "19.95"} {
-		if r := tab.Rows[i]; fmt.Sprintf("%.2f", r.Ours) != want || fmt.Sprintf("%.2f", r.Published) != want ||
-			len(tab.Rows) != 3 {
-			t.Errorf("%s, %s: %.3f, published %.2f, of %d rows; want %s of 3", r.Case, r.Figure, r.Ours, r.Published,
-				len(tab.Rows), want)
+	figures := shared.Soak([]string{"19.95"}, []string{"16.37", "0.78", "19.95"})
+	if len(tab.Rows) != len(figures) {
+		t.Fatalf("%d rows, want %d", len(tab.Rows), len(figures))
+	}
+	for i, want := range figures {
+		if r := tab.Rows[i]; fmt.Sprintf("%.2f", r.Ours) != want || fmt.Sprintf("%.2f", r.Published) != want {
+			t.Errorf("%s, %s: %.3f, published %.2f; want %s", r.Case, r.Figure, r.Ours, r.Published, want)
 		}
 	}
 }
