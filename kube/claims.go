@@ -36,7 +36,7 @@ func (d *Driver) newClaims() *claims.Claims {
 		Resolved: func(p *fit.Neighbour) {
 			q := podOf(p)
 			q.Request = q.claimed.Counts.Add(d.gpus.RequestOf(q.Obj))
-			q.neighbourKey = fit.Around(q.Obj) + q.claimed.Wants
+			q.Around = fit.Around(q.Obj) + q.claimed.Wants
 		},
 		Learnt: func(p *fit.Neighbour) { d.agenda.touch(podOf(p).gang) },
 	})

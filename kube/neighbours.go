@@ -95,9 +95,7 @@ func recordsOf(list []*fit.Neighbour) []*pod {
 }
 
 // requiresCheck reports whether it matters to a gang what is around it.
-func (d *Driver) requiresCheck(pods []*pod) bool {
-	return d.nodes.World.Active() || slices.ContainsFunc(pods, func(p *pod) bool { return p.Needs != nil })
-}
+func (d *Driver) requiresCheck(pods []*pod) bool { return d.nodes.World.Matters(neighboursOf(pods)) }
 
 // ask is what the world is asked of a gang with these pods.
 func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
@@ -106,14 +104,7 @@ func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
 
 // limitsOf finds what nodes take of a gang with these pods at the moment.
 func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
-	if !d.requiresCheck(pods) {
-		return fit.Limits{}
-	}
-	world, ask := d.nodes.World, d.askFor(pods, careful, devices)
-	if len(pods) == 1 && len(world.Hidden()) == 0 {
-		return world.Known(ask, fmt.Sprint(devices, careful, pods[0].neighbourKey, world.Key(&pods[0].Neighbour)))
-	}
-	return world.Limits(ask)
+	return d.nodes.World.LimitsNow(d.askFor(pods, careful, devices))
 }
 
 // lookAround tells the engine's job of a gang what nodes take of it now; false:
@@ -139,13 +130,6 @@ func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
 		d.constrained[g] = true
 	}
 	return true
-}
-
-// sameLimits reports whether a job is told these limits already.
-func sameLimits(j *cluster.Job, l *fit.Limits) bool {
-	return j.PerNode == l.Each && slices.EqualFunc(j.NodeLimits, l.Nodes, func(a, b cluster.NodeLimit) bool {
-		return a.Tasks == b.Tasks && slices.Equal(a.Nodes, b.Nodes)
-	})
 }
 
 // refresh tells the engine of waiting gangs what changed around them.
@@ -199,7 +183,7 @@ func (d *Driver) limit(g *gang) (engine.Event, bool) {
 			l.Text = "all: " + why
 		}
 	}
-	if g.keptOff = l.Text; sameLimits(g.spec, &l) {
+	if g.keptOff = l.Text; l.ToldTo(g.spec) {
 		return engine.Event{}, false
 	}
 	spec := *g.spec
@@ -254,7 +238,7 @@ func (d *Driver) whyForbidden(l *fit.Limits, pods []*pod, on map[string]int) str
 // turnKey is the same for pods that are in each other's way and else alike.
 func (d *Driver) turnKey(g *gang, p *pod) string {
 	t, _ := d.terms(g, p.Obj)
-	return fmt.Sprintf("%s %+v %+v %s", p.neighbourKey, t, p.Request, p.signature)
+	return fmt.Sprintf("%s %+v %+v %s", p.Around, t, p.Request, p.signature)
 }
 
 // takeTurn reports whether it is the turn of a gang of one pod; else the one before it.

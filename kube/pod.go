@@ -23,12 +23,10 @@ type pod struct {
 	ended     bool   // ... by force, because its node is gone
 	nominated string // what its status says, or will: where it is to go
 	assumed   string // where its binding is on its way to
-	// What of a pod that is ours decides where its neighbours let it run (fit.Around).
-	neighbourKey string
-	claimed      claims.Pod
-	report       *show.Report // what it told last; nil: nothing
-	reported     cluster.Time // ... as of when
-	surplusAt    cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
+	claimed   claims.Pod
+	report    *show.Report // what it told last; nil: nothing
+	reported  cluster.Time // ... as of when
+	surplusAt cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
 	// signature is what of it decides on which nodes it may run; base is that
 	// without how large its replica of a shared GPU is.
 	signature, base string

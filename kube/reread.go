@@ -60,7 +60,7 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.neighbourKey = p.key(d.fit), fit.Around(p.Obj)+p.claimed.Wants
+		p.base, p.Around = p.key(d.fit), fit.Around(p.Obj)+p.claimed.Wants
 		p.sign(d.fit)
 		d.agenda.touch(g)
 		g.since(d.now, d.opt.TellAfter)
@@ -108,7 +108,7 @@ func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
 	t, err := d.terms(g, pods[0].Obj)
 	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
 	for _, p := range pods {
-		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.base, p.neighbourKey, p.Request,
+		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.base, p.Around, p.Request,
 			p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever)
 	}
 	return h.Sum64()

@@ -99,7 +99,7 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.neighbourKey = p.key(d.fit), fit.Around(p.Obj)
+	p.base, p.Around = p.key(d.fit), fit.Around(p.Obj)
 	p.sign(d.fit)
 	p.gang, p.Managed = d.gangOf(p.Obj), true
 	p.gang.pods[p.Obj.UID] = p

@@ -30,6 +30,13 @@ type Limits struct {
 	Rivals []Rival
 }
 
+// ToldTo reports whether a job is told these limits already.
+func (l *Limits) ToldTo(j *cluster.Job) bool {
+	return j.PerNode == l.Each && slices.EqualFunc(j.NodeLimits, l.Nodes, func(a, b cluster.NodeLimit) bool {
+		return a.Tasks == b.Tasks && slices.Equal(a.Nodes, b.Nodes)
+	})
+}
+
 // Rival is a pod that has a volume claim which is for one pod.
 type Rival struct {
 	Claim string

@@ -27,7 +27,10 @@ type Neighbour struct {
 	Counted v1.ResourceName
 	Replica gpus.Replica // what it asks for of replicas of shared GPUs
 	Want    gpus.Want    // what its gang needs of each of its GPUs
-	Record  any          // what the scheduler knows of it besides
+	// Around is what else of it decides where its neighbours let it run, of a pod that may ask: Around says it, and what
+	// its claims want.
+	Around string
+	Record any // what the scheduler knows of it besides
 }
 
 // Of is what a pod asks for of one kind; false: it asks for nothing of it.
@@ -234,17 +237,31 @@ func (w *World) Changed() { w.version++ }
 // Version is another whenever answers may be.
 func (w *World) Version() int { return w.version }
 
-// Known is Limits for a single pod, found once until something changes for all with the same key. No pods are hidden.
-func (w *World) Known(ask Ask, key string) Limits {
+// LimitsNow is Limits, or none where it does not matter to the pods what is around them. For a single pod it is found
+// once, until something changes, for all of which the same is known; where pods are hidden, each time.
+func (w *World) LimitsNow(ask Ask) Limits {
+	switch {
+	case !w.Matters(ask.Pods):
+		return Limits{}
+	case len(ask.Pods) != 1 || len(w.hidden) > 0:
+		return w.Limits(ask)
+	}
 	if w.knownOf != w.version {
 		w.knownOf, w.known = w.version, map[string]Limits{}
 	}
+	p := ask.Pods[0]
+	key := fmt.Sprint(ask.Binding, ask.Careful, p.Around, w.Key(p))
 	l, ok := w.known[key]
 	if !ok {
 		l = w.Limits(ask)
 		w.known[key] = l
 	}
 	return l
+}
+
+// Matters reports whether it matters to pods what is around them.
+func (w *World) Matters(pods []*Neighbour) bool {
+	return w.Active() || slices.ContainsFunc(pods, func(p *Neighbour) bool { return p.Needs != nil })
 }
 
 // SetSpace books the labels of a namespace, and reports whether they are others than before.
