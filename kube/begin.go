@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
+	"github.com/muster-gpu/muster/kube/confirm"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
@@ -54,7 +55,7 @@ func (l *lifetime) isOver(now cluster.Time) bool {
 // begin builds the engine that goes on from a snapshot, and from what is found
 // bound besides.
 func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
-	d.stale, d.unconfirmed = "", unconfirmed{}
+	d.stale, d.unconfirmed = "", confirm.Step{}
 	d.life.count++
 	d.refusalEpoch++
 	// Places that are kept for gangs that move, and what is asked of the engine, refer to numbers of nodes.
@@ -168,7 +169,7 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	for _, key := range keys {
 		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
 			var err error
-			if why := d.opt.Failures.blame(g.sorted()); why != "" {
+			if why := d.opt.Failures.Blame(g.Members()); why != "" {
 				err = errors.New(why)
 			} else {
 				err = d.adopt(g, snap, taken)

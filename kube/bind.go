@@ -42,7 +42,8 @@ func (d *Driver) start(g *gang, a *engine.Action) {
 	need, beyond, spec := g.starters(a)
 	p := plans.Plan{Tasks: spec.Tasks, Alone: g.of != "" && !g.repair.patch, Before: g.beforeStart(d.eng)}
 	p.On = places.On(a.Allocs, d.nodes.Order())
-	g.phase, g.spec, g.run, g.refused, g.Telling = starting, spec, g.run+1, "", reports.Telling{Worked: g.workBefore()}
+	g.phase, g.spec, g.run, g.refused = starting, spec, g.run+1, ""
+	g.Telling = reports.Telling{Worked: g.inheritance.KnownWork()}
 	g.places = places.Of(&p)
 	d.agenda.touch(g)
 	if !d.seatAll(g, need, beyond) {

@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
+	"github.com/muster-gpu/muster/kube/confirm"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
@@ -34,6 +35,7 @@ import (
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/setaside"
+	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/kube/write"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -73,7 +75,7 @@ type Driver struct {
 	now         cluster.Time
 	wake        cluster.Time
 	stale       string         // why the engine has to be renewed; "": it has not
-	unconfirmed unconfirmed    // what it is told in this step and has to take over
+	unconfirmed confirm.Step   // what it is told in this step and has to take over
 	tellAt      cluster.Time   // when gangs that wait are told next
 	queued      []engine.Event // for the next batch
 	step        []engine.Event // the last batch
@@ -88,7 +90,7 @@ type Driver struct {
 	neighbours
 	volumes *volumes.Volumes
 	moveState
-	inheritances []inheritance // what gangs that had to leave left to those that come in their place
+	inheritances succession.Memory // what gangs that had to leave left to those that come in their place
 	victimSearch victimSearch
 	claims       *claims.Claims
 	setAside     *setaside.Room

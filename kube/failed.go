@@ -3,69 +3,19 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/setaside"
 )
 
-// Failure is that a scheduler failed inside while it decided, which leaves its state of no use. The scheduler that
-// comes next goes on from what the cluster says, with Options.Failures.
-type Failure struct {
-	Cause    any
-	Culprits []Culprit // gangs that were submitted in the step that failed
-}
-
-// Culprit is a gang that a scheduler failed at.
-type Culprit struct {
-	Pod  string `json:"pod"` // UID of the first of its pods
-	Name string `json:"name"`
-	Text string `json:"text"` // how the scheduler failed
-}
-
-// Error says how the scheduler failed.
-func (f *Failure) Error() string {
-	return fmt.Sprintf("the scheduler failed while it decided: %v", f.Cause)
-}
-
-// mostCulprits is how many gangs are set aside because schedulers failed at them. With more, it is something else.
-const mostCulprits = 8
-
-// Failures are what the schedulers before this one failed at.
-type Failures struct {
-	// Culprits are set aside. Each is surely one: from the first failure on gangs are submitted one at a time.
-	Culprits []Culprit `json:"culprits,omitempty"`
-	// Blameless counts failures in a row in which no single gang was submitted.
-	Blameless int `json:"blameless,omitempty"`
-}
-
-// After are the failures that the next scheduler has to know; false: going on is of no use.
-func (f *Failures) After(next *Failure) (Failures, bool) {
-	if f != nil && len(next.Culprits) == 1 {
-		list := append(slices.Clone(f.Culprits), next.Culprits[0])
-		return Failures{Culprits: list}, len(list) <= mostCulprits
-	}
-	after := Failures{Blameless: 1}
-	if f != nil {
-		after = Failures{Culprits: f.Culprits, Blameless: f.Blameless + 1}
-	}
-	return after, after.Blameless <= 2
-}
-
-// blame is why a gang with these pods is set aside, because an earlier scheduler failed at it; "": none did.
-func (f *Failures) blame(pods []*pod) string {
-	if f == nil {
-		return ""
-	}
-	for _, p := range pods {
-		for _, c := range f.Culprits {
-			if c.Pod == string(p.Obj.UID) {
-				return "the scheduler failed at it: " + c.Text
-			}
-		}
-	}
-	return ""
-}
+// What schedulers failed at inside (package kube/setaside).
+type (
+	// Failure is that a scheduler failed inside while it decided: Run returns it.
+	Failure = setaside.Failure
+	// Failures are what the schedulers before this one failed at.
+	Failures = setaside.Failures
+)
 
 // drive steps the engine until it has to be renewed. A failure inside is an error that says at which gangs.
 func (d *Driver) drive(ctx context.Context) (err error) {
@@ -79,7 +29,8 @@ func (d *Driver) drive(ctx context.Context) (err error) {
 		for i := range d.step {
 			g := d.byID[d.step[i].Job]
 			if submits(d.step[i]) && g != nil && len(g.members) > 0 {
-				f.Culprits = append(f.Culprits, Culprit{Pod: string(g.members[0]), Name: g.name, Text: fmt.Sprint(x)})
+				f.Culprits = append(f.Culprits,
+					setaside.Culprit{Pod: string(g.members[0]), Name: g.name, Text: fmt.Sprint(x)})
 			}
 		}
 		err = f

@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/reports"
+	"github.com/muster-gpu/muster/kube/succession"
 )
 
 // phase is where a gang is.
@@ -80,12 +81,12 @@ type gang struct {
 	repair
 	search areas.Search // where it is looked for places
 	lifting
-	relocation *relocation // it is moved; nil: it is not
-	parting    parting     // while it stops: to which gang it leaves what it received
+	relocation *relocation        // it is moved; nil: it is not
+	parting    succession.Parting // while it stops: to which gang it leaves what it received
 	// askedBack is when others were first told to make room for it, a replica of a service that lends; zero: none was.
 	askedBack   time.Time
-	hasBack     bool         // it has its place: what its pod says of an earlier wait is over
-	inheritance *inheritance // what it goes on from when it starts; nil: nothing, or it started
+	hasBack     bool                    // it has its place: what its pod says of an earlier wait is over
+	inheritance *succession.Inheritance // what it goes on from when it starts; nil: nothing, or it started
 	// How its metric converges; "": it does not end by that.
 	converge string
 	reports.Telling

@@ -61,8 +61,8 @@ func testGoesOn(b *bench) {
 	var created time.Time
 	of := b.preempted()
 	b.look(d, func() {
-		if len(d.inheritances) == 1 {
-			created = time.Unix(0, int64(d.inheritances[0].Submit))
+		if list := d.inheritances.Kept(); len(list) == 1 {
+			created = time.Unix(0, int64(list[0].Submit))
 		}
 	})
 	if created.IsZero() {

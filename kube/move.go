@@ -8,14 +8,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -27,7 +26,7 @@ import (
 
 // relocation is the way of a gang that is moved.
 type relocation struct {
-	parting
+	succession.Parting
 	id        cluster.JobID
 	name      string       // of the gang that leaves
 	to        string       // nodes
@@ -67,39 +66,11 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 			names = append(names, name)
 		}
 	}
-	p.to, p.parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
+	p.to, p.Parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
 	p.until = d.now.Add(a.Grace + d.opt.Await)
 	g.relocation, d.relocations[g.id] = p, g
 	d.agenda.at(g, p.until)
 	return p.to
-}
-
-// ownersOf is what the pods that are made in place of others have in common with these, as text: the gang, where it has
-// a name, and what makes them; of a StatefulSet and of an indexed Job, which pod it is as well.
-func ownersOf(g *gang, pods []*pod) string {
-	var list []string
-	single := strings.HasPrefix(g.key, "pod/")
-	if !single {
-		list = append(list, g.key)
-	}
-	for _, p := range pods {
-		ref := metav1.GetControllerOf(p.Obj)
-		if ref == nil {
-			return ""
-		}
-		switch {
-		case !single && !strings.HasPrefix(g.key, "gang/"):
-			continue // its key is of what made it; that makes what makes its pods, perhaps again
-		case single && ref.Kind == "StatefulSet":
-			list = append(list, string(ref.UID)+" "+p.Obj.Name)
-		case single && fit.Index(p.Obj) != fit.NoIndex:
-			list = append(list, fmt.Sprintf("%s %d", ref.UID, fit.Index(p.Obj)))
-		default:
-			list = append(list, string(ref.UID))
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(slices.Compact(list), "\n")
 }
 
 // leavePlaceholder leaves a gang without pods in the place of one that is moved, whose pods have
@@ -194,7 +165,7 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	delete(d.relocations, p.id)
 	w.relocation = nil
 	if w.phase == moving {
-		d.leaveTo(p.parting, p.id, p.spec, 0)
+		d.leaveTo(p.Parting, p.id, p.spec, 0)
 	}
 	d.opt.Observe.Moved(outcome)
 	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
@@ -226,18 +197,18 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 	if len(d.relocations) == 0 || g.of != "" {
 		return nil, false
 	}
-	owner := ownersOf(g, need)
+	owner, objs := succession.Owners(g.key, objectsOf(need)), objectsOf(need)
 	if len(need) > 0 {
 		_, _ = d.tellWant(g, need) // what cannot be read is said when it is submitted
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.relocations)) {
 		w := d.relocations[id]
 		p := w.relocation
-		if owner == "" || p.owner != owner || p.successor != g && p.claimed(d) {
+		if owner == "" || p.Owner != owner || p.successor != g && p.claimed(d) {
 			continue
 		}
 		if len(more) > 0 || !p.like(need) {
-			if slices.ContainsFunc(need, func(q *pod) bool { return q.Obj.CreationTimestamp.Time.Before(p.began) }) {
+			if !p.Precedes(objs) {
 				continue // it was there before, and is another
 			}
 			d.agenda.touch(g)

@@ -68,7 +68,7 @@ func (d *Driver) joinEvents() ([]engine.Event, []cluster.Node) {
 		}})
 	for i := range news.Events {
 		if news.Events[i].Type == engine.NodeChanged {
-			d.unconfirmed.must(news.Events[i])
+			d.unconfirmed.Must(news.Events[i])
 		}
 	}
 	d.stale = cmp.Or(d.stale, news.Renew)
@@ -86,7 +86,7 @@ func (d *Driver) joinEvents() ([]engine.Event, []cluster.Node) {
 func (d *Driver) heldNow() *engine.Snapshot {
 	snap := &engine.Snapshot{}
 	for _, b := range d.eng.Beliefs() {
-		snap.Jobs = append(snap.Jobs, *d.unconfirmed.record(d.eng, b.Job))
+		snap.Jobs = append(snap.Jobs, *d.unconfirmed.Record(d.eng, b.Job))
 	}
 	return snap
 }

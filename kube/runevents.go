@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/confirm"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
@@ -19,51 +20,12 @@ import (
 // there at all (Adopted), that they come back when they are stopped, or do no more (Updated). The engine ignores what
 // does not fit; what it did not take over is found after the step, and then it is renewed.
 
-// unconfirmed is what the engine was told in this step of gangs that run and of nodes, and has to take over.
-type unconfirmed struct {
-	records map[cluster.JobID]*engine.JobRecord // of jobs, as they will be
-	events  []engine.Event
-}
-
-// record is what the engine knows of a job, or will when it has heard what it is told in this step; nil: nothing.
-func (u *unconfirmed) record(e *engine.Engine, id cluster.JobID) *engine.JobRecord {
-	if r := u.records[id]; r != nil {
-		now := *r
-		return &now
-	}
-	return e.Record(id)
-}
-
-// must notes an event that the engine has to take over.
-func (u *unconfirmed) must(ev engine.Event) engine.Event {
-	u.events = append(u.events, ev)
-	return ev
-}
-
-// reshaped tells the engine what a gang that runs is made of now.
-func (u *unconfirmed) reshaped(rec *engine.JobRecord) engine.Event {
-	if u.records == nil {
-		u.records = map[cluster.JobID]*engine.JobRecord{}
-	}
-	u.records[rec.Spec.ID] = rec
-	as := &engine.Reshape{Tasks: rec.Spec.Tasks, Allocs: rec.Allocs}
-	return u.must(engine.Event{Type: engine.JobReshaped, Job: rec.Spec.ID, Reshape: as})
-}
-
-// adopted tells the engine of a gang that runs.
-func (u *unconfirmed) adopted(rec *engine.JobRecord) engine.Event {
-	return u.must(engine.Event{Type: engine.Adopted, Job: rec.Spec.ID, Record: rec})
-}
-
 // checkTaken finds what the engine did not take over of what it was told in the step before.
 func (d *Driver) checkTaken() {
-	told := d.unconfirmed.events
-	d.unconfirmed = unconfirmed{}
-	for i := range told {
-		ev := &told[i]
-		if tookOver(d.eng, d.nodes, ev) {
-			continue
-		}
+	refused := d.unconfirmed.Refused(d.eng, d.nodes)
+	d.unconfirmed = confirm.Step{}
+	for i := range refused {
+		ev := &refused[i]
 		d.opt.Log.Warn("the engine did not take over what it was told", "what", ev.Type, "job", ev.Job, "node", ev.Node)
 		d.stale = cmp.Or(d.stale, "it did not take over "+ev.Type.String())
 		known := ev.Type == engine.NodeChanged || ev.Type == engine.Updated
@@ -74,34 +36,14 @@ func (d *Driver) checkTaken() {
 	}
 }
 
-// tookOver reports whether the engine took over what it was told. A job that is on its way out has nothing to take
-// over.
-func tookOver(e *engine.Engine, all *nodes.Room, ev *engine.Event) bool {
-	if ev.Type == engine.NodeChanged {
-		return all.TookOver(ev, e.Nodes())
-	}
-	r := e.Record(ev.Job)
-	switch {
-	case r == nil:
-		return ev.Type != engine.Adopted
-	case r.State != engine.Starting && r.State != engine.Running:
-		return true
-	case ev.Type == engine.JobReshaped:
-		return slices.Equal(r.Spec.Tasks, ev.Reshape.Tasks)
-	case ev.Type == engine.Updated:
-		return r.Spec.NoRequeue == ev.Spec.NoRequeue
-	}
-	return true
-}
-
 // adoptNow has the engine take over a gang that is found bound while it works. Where its devices are not free in the
 // books, the engine is renewed.
 func (d *Driver) adoptNow(g *gang) []engine.Event {
 	switch {
 	case d.stale != "":
 		return nil // it is found then
-	case d.opt.Failures.blame(g.sorted()) != "":
-		d.expel(g, d.opt.Failures.blame(g.sorted()))
+	case d.opt.Failures.Blame(g.Members()) != "":
+		d.expel(g, d.opt.Failures.Blame(g.Members()))
 		return nil
 	case !g.isKnown(d.nodes, d.opt.Seal):
 		d.stale = "found bound"
@@ -139,7 +81,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	}
 	d.takeUp(g, f)
 	d.agenda.touch(g)
-	return []engine.Event{d.unconfirmed.adopted(&f.rec)}
+	return []engine.Event{d.unconfirmed.Adopted(&f.rec)}
 }
 
 // isKnown reports whether the engine has all nodes on which the gang is, or is to be.
@@ -163,7 +105,7 @@ func (g *gang) joins(all *nodes.Room) bool {
 
 // repairGang books that a gang is whole again, or lost a node: its patch is one with it, and what is lost is taken out.
 func (d *Driver) repairGang(g *gang) (events []engine.Event) {
-	rec := d.unconfirmed.record(d.eng, g.id)
+	rec := d.unconfirmed.Record(d.eng, g.id)
 	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
 		g.repair.wanted = g.repair.wanted && !g.needsRepair(d.nodes) // it leaves as a whole
 		return nil
@@ -171,7 +113,7 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 	w := d.gangs[patchKey(g)]
 	whole := false
 	if w != nil && w.phase == running && w.leaves == "" {
-		r := d.unconfirmed.record(d.eng, w.id)
+		r := d.unconfirmed.Record(d.eng, w.id)
 		if r != nil && (r.State == engine.Starting || r.State == engine.Running) {
 			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
 			d.mergePatch(g, w, rec, r)
@@ -184,7 +126,7 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 		d.agenda.touch(g)
 	}
 	if whole || lost {
-		events = append(events, d.unconfirmed.reshaped(rec))
+		events = append(events, d.unconfirmed.Reshaped(rec))
 	}
 	return events
 }
@@ -209,7 +151,7 @@ func (d *Driver) repairEvents() (events []engine.Event) {
 // dividedNow tells the engine that a gang which started with more pods than it needs is a gang of those that it needs,
 // and each of the others one for itself.
 func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
-	rec := d.unconfirmed.record(d.eng, g.id)
+	rec := d.unconfirmed.Record(d.eng, g.id)
 	if rec == nil || rec.State != engine.Starting {
 		return nil
 	}
@@ -220,9 +162,9 @@ func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
 	if g.places.HasSurplus() {
 		ones = d.divideGang(g, rec)
 	}
-	events = append(events, d.unconfirmed.reshaped(rec))
+	events = append(events, d.unconfirmed.Reshaped(rec))
 	for i := range ones {
-		events = append(events, d.unconfirmed.adopted(&ones[i]))
+		events = append(events, d.unconfirmed.Adopted(&ones[i]))
 		d.agenda.touch(d.byID[ones[i].Spec.ID])
 	}
 	return events
@@ -245,7 +187,7 @@ func (d *Driver) resizedNow(snap *engine.Snapshot) (events []engine.Event) {
 		}
 		if rec.Spec != was {
 			now := *rec
-			events = append(events, d.unconfirmed.reshaped(&now))
+			events = append(events, d.unconfirmed.Reshaped(&now))
 		}
 	}
 	for _, g := range d.byID {
@@ -260,7 +202,7 @@ func (d *Driver) staysPut(g *gang) engine.Event {
 	spec.Name, spec.NoRequeue, spec.Checkpoint = g.name, true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	spec.Nodes, spec.PerNode, spec.NodeLimits, spec.Topology = "", 0, nil, cluster.Topology{}
 	g.spec = &spec
-	return d.unconfirmed.must(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+	return d.unconfirmed.Must(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
 }
 
 // mayGo tells the engine that gangs that run come back when they are stopped, on nodes that suit them: they are to be

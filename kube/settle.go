@@ -197,7 +197,7 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
 func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
-	if why := d.opt.Failures.blame(pods); why != "" {
+	if why := d.opt.Failures.Blame(objectsOf(pods)); why != "" {
 		g.refused = why
 		d.setAside.Gang(pods[0].Obj, why)
 		return nil
@@ -515,7 +515,7 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
 	w := d.leavePlaceholder(g)
 	if w == nil {
-		if g.parting.owner == "" { // no others are made: this was its end
+		if g.parting.Owner == "" { // no others are made: this was its end
 			d.chronicleEnd(g, engine.Preempted)
 		}
 		d.leaveTo(g.parting, g.id, g.spec, 1)

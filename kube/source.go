@@ -128,8 +128,8 @@ func (d *Driver) drop(g *gang) {
 	delete(d.gangs, g.key)
 	delete(d.agenda.later, g.key)
 	if l := g.inheritance; l != nil { // its pods went before they started: for those that come now
-		l.began, l.at, g.inheritance = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
-		d.keep(*l)
+		l.Began, l.At, g.inheritance = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
+		d.inheritances.Keep(l, d.now)
 	}
 	if g.of != "" {
 		if d.singletons[g.of]--; d.singletons[g.of] == 0 {

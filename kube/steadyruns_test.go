@@ -53,7 +53,7 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 // clean checks that nothing is kept of what the engine was told, and that it is right.
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
-	kept := len(w.unconfirmed.records) + len(w.unconfirmed.events) + w.nodes.Kept().Changed + len(w.chosen) +
+	kept := w.unconfirmed.Kept() + w.nodes.Kept().Changed + len(w.chosen) +
 		len(w.relocations)
 	if kept > 0 || w.asking != nil {
 		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(), w.chosen)
@@ -348,7 +348,7 @@ func TestNotTakenOver(t *testing.T) {
 	wrong.Spec = &spec
 	life := w.life.count
 	w.pods["p"].Obj.Spec.NodeName, w.pods["p"].Obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].gang.plan
-	w.queued = append(w.queued, w.unconfirmed.reshaped(&wrong))
+	w.queued = append(w.queued, w.unconfirmed.Reshaped(&wrong))
 	if w.settleDown(t); w.life.count == life {
 		t.Error("the engine goes on")
 	}

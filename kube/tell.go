@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/notices"
 )
 
@@ -84,24 +85,24 @@ func (d *Driver) tell(now cluster.Time) {
 		}
 		return cmp.Or(cmp.Compare(a.nextTell, b.nextTell), strings.Compare(a.key, b.key))
 	})
-	look := d.explanations(now)
+	found := look.NewExplanations(d.opt.Now)
 	for _, g := range due {
-		if look.late() {
+		if found.Late() {
 			return
 		}
-		if d.tellGang(g, now, look) {
+		if d.tellGang(g, now, found) {
 			g.nextTell, g.every = now.Add(g.every), min(2*g.every, tellLast)
 		}
 	}
 }
 
 // tellGang writes to the pods of a gang what it waits for, if that is news; false: what that is, is not known yet.
-func (d *Driver) tellGang(g *gang, now cluster.Time, look *explanations) bool {
+func (d *Driver) tellGang(g *gang, now cluster.Time, found *look.Explanations) bool {
 	stem := d.besides(g, g.refused)
 	text := stem
 	switch {
 	case g.phase == waiting:
-		y, ok := look.of(g)
+		y, ok := found.Of(g.spec, func() engine.Why { return d.explain(g, now) })
 		if !ok {
 			return false
 		}

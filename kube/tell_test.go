@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
+	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/fakekube"
+	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/notices"
 )
 
@@ -159,7 +161,7 @@ func TestTellFirst(t *testing.T) {
 	}
 	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
 	d.opt.Now = func() time.Time { // as slow as can be
-		*now = now.Add(2 * explainTime)
+		*now = now.Add(100 * time.Millisecond)
 		return *now
 	}
 	p := listenTo(t, d)
@@ -241,17 +243,20 @@ func TestTellAlike(t *testing.T) {
 			map[string]string{LabelQueue: "default"})...)
 	}
 	d, now := still(t, 1, append(pods, controlplane.Pod("full", 8, map[string]string{LabelTier: "critical"}))...)
-	look := d.explanations(d.clock())
+	found := look.NewExplanations(d.opt.Now)
 	n, shared := 0, 0
 	for _, g := range d.gangs {
 		if g.phase != waiting {
 			continue
 		}
-		if n++; n == 3 { // finding out of two took longer than a look may
-			look.spent = 2 * explainTime
-			*now = now.Add(look.spent)
-		}
-		if _, known := look.of(g); known && n > 2 && !look.late() {
+		n++
+		_, known := found.Of(g.spec, func() engine.Why {
+			if n == 2 { // longer than a look may take
+				*now = now.Add(time.Second)
+			}
+			return d.explain(g, d.clock())
+		})
+		if known && n > 2 && !found.Late() {
 			shared++
 		}
 	}

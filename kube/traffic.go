@@ -1,18 +1,14 @@
 package kube
 
 import (
-	"cmp"
 	"maps"
-	"strconv"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/terms"
+	"github.com/muster-gpu/muster/kube/traffic"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -29,38 +25,16 @@ func (g *gang) treatment(e *engine.Engine) (t cluster.Treatment) {
 	return t
 }
 
-// trafficNotes are what can change while a pod runs: the class and the slots. Agents check the seal of the DSCP.
-func (o *Options) trafficNotes(obj *v1.Pod, t *cluster.Treatment) map[string]string {
-	notes := map[string]string{AnnotationClass: strconv.Itoa(t.Class), AnnotationDSCP: "cs0",
-		AnnotationSlots: strings.TrimSpace(string(config.Slots(t)))}
-	if m, marked := o.QoS.Mark(t.Class); marked {
-		notes[AnnotationDSCP] = config.DSCPText(m.DSCP)
-	}
-	if o.Sign != nil {
-		notes[AnnotationDSCP+terms.SealSuffix] = o.Sign(obj, AnnotationDSCP, notes[AnnotationDSCP], o.Now())
-	}
-	return notes
+// marks is by what traffic is marked.
+func (o *Options) marks() *traffic.Marks {
+	return &traffic.Marks{QoS: &o.QoS, Sign: o.Sign, Now: o.Now}
 }
 
-// tellTraffic adds to what is written to a pod with its binding how the network treats it, each variable with the
-// library's default where nothing is decided: an empty one is a mistake to NCCL.
+// tellTraffic adds to what is written to a pod with its binding how the network treats it.
 func (d *Driver) tellTraffic(g *gang, obj *v1.Pod, notes map[string]string) {
-	if !d.opt.treatsTraffic() {
-		return
-	}
-	t := g.treatment(d.eng)
-	maps.Copy(notes, d.opt.trafficNotes(obj, &t))
-	set := map[string]string{}
-	for _, kv := range d.opt.QoS.Variables(&t, nil) {
-		name, value, _ := strings.Cut(kv, "=")
-		set[name] = value
-	}
-	notes[AnnotationTC] = cmp.Or(set["NCCL_IB_TC"], "0")
-	notes[AnnotationFIFO] = cmp.Or(set["NCCL_IB_FIFO_TC"], notes[AnnotationTC])
-	notes[AnnotationSL] = cmp.Or(set["NCCL_IB_SL"], "0")
-	notes[AnnotationQPs] = cmp.Or(set["NCCL_IB_QPS_PER_CONNECTION"], "1")
-	if name := set["NCCL_SOCKET_IFNAME"]; name != "" {
-		notes[AnnotationIface] = name
+	if d.opt.treatsTraffic() {
+		t := g.treatment(d.eng)
+		maps.Copy(notes, d.opt.marks().AtStart(obj, &t))
 	}
 }
 
@@ -74,7 +48,7 @@ func (d *Driver) treat(g *gang, t *cluster.Treatment) {
 			continue // its binding says it
 		}
 		obj := p.Obj
-		d.writer.Annotate(obj, d.opt.trafficNotes(obj, t), func(err error) {
+		d.writer.Annotate(obj, d.opt.marks().Notes(obj, t), func(err error) {
 			d.opt.Log.Warn("how its traffic is treated cannot be written to a pod", "pod",
 				obj.Namespace+"/"+obj.Name, "error", err)
 		})
@@ -87,7 +61,7 @@ const marksOfPods = "written to its pods (" + AnnotationDSCP + "); what they sen
 // networkOf is what people see of how a running gang's traffic is treated; nil: as any other's.
 func (d *Driver) networkOf(g *gang) (n *show.Network) {
 	if d.opt.treatsTraffic() {
-		began, now := g.startedWith(&d.opt.QoS), g.treatment(d.eng)
+		began, now := d.opt.marks().StartedWith(g.Members()), g.treatment(d.eng)
 		n = d.opt.QoS.Treated(&began, &now, marksOfPods, g.Last)
 	}
 	return driver.OnNetwork(d.eng, g.id, n, func(id cluster.JobID) int {
@@ -96,22 +70,4 @@ func (d *Driver) networkOf(g *gang) (n *show.Network) {
 		}
 		return int(id)
 	})
-}
-
-// startedWith is of a gang's treatment what its pods were told for good: what libraries read when they start.
-func (g *gang) startedWith(q *config.QoS) (t cluster.Treatment) {
-	for _, p := range g.sorted() {
-		tc, known := p.Obj.Annotations[AnnotationTC]
-		if !known {
-			continue
-		}
-		t.Spread, _ = strconv.Atoi(p.Obj.Annotations[AnnotationQPs])
-		for class := 1; t.Class == 0 && class <= cluster.MaxClasses; class++ {
-			if m, marked := q.Mark(class); marked && strconv.Itoa(int(m.TC)) == tc {
-				t.Class = class
-			}
-		}
-		break
-	}
-	return t
 }

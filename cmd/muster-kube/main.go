@@ -27,9 +27,11 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/version"
+	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/lead"
 	"github.com/muster-gpu/muster/kube/look"
+	"github.com/muster-gpu/muster/kube/segments"
 )
 
 // wallClock is what time it is.
@@ -259,7 +261,13 @@ func (f *kubeFlags) options(conf *config.Kube) kube.Options {
 		opt.MIG = append(opt.MIG, kube.MIG(m))
 	}
 	if f.journal != "" {
-		opt.Journal = kube.Segments(f.journal)
+		opt.Journal = func(h journal.Header) (kube.Recorder, error) {
+			s, err := segments.Begin(f.journal, h)
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		}
 	}
 	return opt
 }

@@ -27,8 +27,8 @@ type Neighbour struct {
 	Counted v1.ResourceName
 	Replica gpus.Replica // what it asks for of replicas of shared GPUs
 	Want    gpus.Want    // what its gang needs of each of its GPUs
-	// Around is what else of it decides where its neighbours let it run, of a pod that may ask: Around says it, and what
-	// its claims want.
+	// Around is what else of it decides where its neighbours let it run, of a pod that may ask: what the function says,
+	// and what its claims want.
 	Around string
 	Record any // what the scheduler knows of it besides
 }

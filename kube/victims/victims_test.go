@@ -231,7 +231,8 @@ func TestSpare(t *testing.T) {
 func TestOpened(t *testing.T) {
 	j := &cluster.Job{NodeLimits: []cluster.NodeLimit{{Nodes: []string{"n0", "n1"}}, {Nodes: []string{"n1"}, Tasks: 3},
 		{Nodes: []string{"n2"}, Tasks: 2}}}
-	then := &fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: []string{"n1"}, Tasks: 1}, {Nodes: []string{"n2"}, Tasks: 2}}}
+	then := &fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: []string{"n1"}, Tasks: 1},
+		{Nodes: []string{"n2"}, Tasks: 2}}}
 	if got := opened(append(order, "n3"), j, then); !slices.Equal(got, []string{"n0", "n1"}) {
 		t.Errorf("%v open", got)
 	}

@@ -1,4 +1,4 @@
-package kube
+package look
 
 import (
 	"time"
@@ -41,36 +41,36 @@ func likenessOf(j *cluster.Job) string {
 		j.Nodes, j.Topology, j.Elastic, j.PerNode, j.NodeLimits, j.Isolation, j.MinSpeed, j.NoPreempt, j.Model}))
 }
 
-// explanations are why gangs wait, as found out within one look at them.
-type explanations struct {
-	d     *Driver
-	now   cluster.Time
+// Explanations are why gangs wait, as found out within one look at them.
+type Explanations struct {
+	now   func() time.Time
 	began time.Time
 	spent time.Duration // of the time since then, in finding out
 	left  int           // to be explained one by one
 	like  map[string]engine.Why
 }
 
-func (d *Driver) explanations(now cluster.Time) *explanations {
-	return &explanations{d: d, now: now, began: d.opt.Now(), left: explainMost, like: map[string]engine.Why{}}
+// NewExplanations begins a look.
+func NewExplanations(now func() time.Time) *Explanations {
+	return &Explanations{now: now, began: now(), left: explainMost, like: map[string]engine.Why{}}
 }
 
-// late reports whether the rest has to wait for the next look. Where ten thousand gangs wait, finding out of one takes
+// Late reports whether the rest has to wait for the next look. Where ten thousand gangs wait, finding out of one takes
 // longer than telling a hundred others, so that does not count. One is found out of in any case.
-func (x *explanations) late() bool {
-	return x.left < explainMost && x.d.opt.Now().Sub(x.began)-x.spent > explainTime
+func (x *Explanations) Late() bool {
+	return x.left < explainMost && x.now().Sub(x.began)-x.spent > explainTime
 }
 
-// of is why a gang waits; false: finding that out has to wait for the next look.
-func (x *explanations) of(g *gang) (engine.Why, bool) {
-	key := likenessOf(g.spec)
+// Of is why a job waits, which find finds out; false: that has to wait for the next look.
+func (x *Explanations) Of(j *cluster.Job, find func() engine.Why) (engine.Why, bool) {
+	key := likenessOf(j)
 	y, known := x.like[key]
 	if x.spent > explainTime || known && x.left <= 0 {
 		return y, known
 	}
-	from := x.d.opt.Now()
-	y = x.d.explain(g, x.now)
-	x.spent += x.d.opt.Now().Sub(from)
+	from := x.now()
+	y = find()
+	x.spent += x.now().Sub(from)
 	x.left--
 	if y.Ahead != 0 && len(y.Blockers) > 0 { // what the first in line waits for is not what those behind it do
 		shared := y
