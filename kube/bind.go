@@ -82,15 +82,7 @@ func (g *gang) overdrawn(all *nodes.Room, a *engine.Action) string {
 			more[all.Order()[al.Node]] += int(al.Tasks) * holds.WholeGPUs(r)
 		}
 	}
-	for name, k := range more {
-		if k == 0 || all.Lost(name) {
-			continue
-		}
-		if have, used := all.WholeGPUs(name, settledBut(g)); used+k > have {
-			return fmt.Sprintf("node %s has %d GPUs, pods hold %d, and it was to have %d more", name, have, used, k)
-		}
-	}
-	return ""
+	return all.Rest(settledBut(g)).Overdrawn(more)
 }
 
 // settledBut reports of pods on nodes whether they are there, or on their way, but for those of a gang.

@@ -53,11 +53,11 @@ func (d *Driver) note(g *gang, now cluster.Time) {
 		b.Evicted++
 		text := "told to leave for others"
 		if g.relocation != nil {
-			text = "moved to " + g.relocation.to
+			text = "moved to " + g.relocation.To
 		}
 		b.Tell(now, show.StateStopping, text)
 	case moving:
-		b.Tell(now, show.StateStarting, g.relocation.text())
+		b.Tell(now, show.StateStarting, g.relocation.Text())
 	}
 }
 

@@ -134,7 +134,7 @@ func (d *Driver) holdBack(g *gang) bool {
 	asleep, _ := g.asleep(d.nodes)
 	if g.waking = len(asleep) > 0; g.waking {
 		d.nodes.Power.Soon() // they are woken
-		g.since(d.now, d.opt.TellAfter)
+		g.told.Since(d.now, d.opt.TellAfter)
 	}
 	if !g.waking && !g.awaits() &&
 		!slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {

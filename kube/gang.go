@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/succession"
@@ -73,7 +74,7 @@ type gang struct {
 	keptOff    string // from some nodes, by what, besides want of room
 	turn       string // among pods that are in each other's way
 
-	teller
+	told   notices.Told // why it waits
 	pledge pledge
 	mig    mig.Gang
 	book   look.Book
@@ -133,7 +134,7 @@ func (d *Driver) specOf(g *gang, pods []*pod, m gangs.Membership) (*cluster.Job,
 	g.repair.wanted, g.converge = t.Repair, t.Converge
 	for _, p := range pods {
 		p.Want = t.Want
-		p.sign(d.fit)
+		p.Sign(d.fit)
 	}
 	if d.claims.Shared(neighboursOf(pods)) {
 		t.Topology = cluster.Topology{Level: cluster.LevelNode, Required: true}

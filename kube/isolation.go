@@ -35,7 +35,7 @@ func (d *Driver) tellWant(g *gang, pods []*pod) (w gpus.Want, err error) {
 	for _, p := range pods {
 		was := p.Want
 		p.Want = t.Want
-		p.sign(d.fit)
+		p.Sign(d.fit)
 		if was != p.Want && p.claimed.Known { // what its claims count for may be another
 			p.claimed.Known = false
 			if d.claims.Resolve(&p.Neighbour); p.claimed.Lacks != "" {

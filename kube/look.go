@@ -67,20 +67,20 @@ func (d *Driver) rowOf(g *gang) *look.Row {
 	case gathering:
 		r.State = show.StatePending
 	case waiting:
-		r.State, r.Reason = show.StatePending, g.text
+		r.State, r.Reason = show.StatePending, g.told.Text()
 	case starting, unwinding:
 		if r.State = show.StateStarting; g.waking {
-			r.Reason = g.text
+			r.Reason = g.told.Text()
 		}
 	case running:
 		r.State, r.Reason = show.StateRunning, ""
 	case stopping:
 		r.State, r.Reason = show.StateStopping, "told to leave for others"
 		if g.relocation != nil {
-			r.Reason = g.relocation.text()
+			r.Reason = g.relocation.Text()
 		}
 	case moving:
-		r.State, r.Reason = show.StateStarting, g.relocation.text()
+		r.State, r.Reason = show.StateStarting, g.relocation.Text()
 	}
 	return r
 }

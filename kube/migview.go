@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/mig"
+	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/power"
 )
 
@@ -87,10 +88,10 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		if len(pods) == 0 {
 			continue
 		}
-		distinct := distinctBy(pods, func(p *pod) string { return p.signature })
-		asked := askedOf(distinct)
+		distinct := nodes.Distinct(onNodes(pods))
+		asked := nodes.Asked(distinct)
 		for _, p := range distinct {
-			w.Kind += p.signature + "\n"
+			w.Kind += p.Signature + "\n"
 		}
 		w.Suits = func() []string { return d.nodesFor(pods).Names }
 		w.SuitsAs = func(obj *v1.Node) bool { return d.fit.Unsuitable(asked, obj) == "" }

@@ -54,7 +54,7 @@ func (d *Driver) startingPods(g *gang, m *gangs.Membership) (need, more []*pod, 
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
 func (d *Driver) alike(p, q *pod) bool {
-	return p.base == q.base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
+	return p.Base == q.Base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
 }
 
 // makeElastic makes the job of a gang elastic that can do without so many of its pods. On
@@ -215,7 +215,7 @@ func (d *Driver) follow(g *gang, p *pod, s places.Place) *cluster.Job {
 	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.Obj.UID}, w.run+1
 	w.places = places.List{{Node: s.Node, Pod: p.Obj.UID}}
 	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.Node, Tasks: 1}}, Alone: true}).Text()
-	w.since(d.now, d.opt.TellAfter)
+	w.told.Since(d.now, d.opt.TellAfter)
 	d.byID[w.id] = w
 	d.bind(w, p, s.Node)
 	return &spec

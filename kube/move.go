@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gangs"
-	"github.com/muster-gpu/muster/kube/holds"
+	"github.com/muster-gpu/muster/kube/moves"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/show"
@@ -26,31 +24,9 @@ import (
 
 // relocation is the way of a gang that is moved.
 type relocation struct {
-	succession.Parting
-	id        cluster.JobID
-	name      string       // of the gang that leaves
-	to        string       // nodes
-	until     cluster.Time // then the place is let go
-	spec      *cluster.Job
-	pods      []*pod         // that leave, or have left
-	successor *gang          // gathers what comes instead
-	start     *engine.Action // the engine says: now; nil: not yet
+	moves.Relocation
+	successor *gang // gathers what comes instead
 }
-
-// text says for people where it goes.
-func (p *relocation) text() string {
-	return "moved to " + p.to + ": its place there is kept until " +
-		time.Unix(0, int64(p.until)).UTC().Format("15:04:05 MST") + " for the pods that its owner makes"
-}
-
-// Outcomes of a move.
-const (
-	moveDone    = "done"    // others took the place
-	moveLate    = "late"    // none came in time, or the pods did not go
-	moveDiffers = "differs" // what came asks for something else
-	moveLost    = "lost"    // the place was lost meanwhile
-	moveOver    = "over"    // the gang came to its end when it was to leave
-)
 
 // setOut books that a gang that is told to leave is moved; "" is returned if it is
 // not, else where to.
@@ -59,18 +35,13 @@ func (d *Driver) setOut(g *gang, a *engine.Action) string {
 	if a.Reason != engine.Preempted || r == nil || r.State != engine.Stopping || len(r.Dest) == 0 {
 		return ""
 	}
-	p := &relocation{id: g.id, name: g.name, spec: g.spec, pods: g.seated()}
-	var names []string
-	for i := range r.Dest {
-		if name := d.nodes.Order()[r.Dest[i].Node]; !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	p.to, p.Parting = strings.Join(names, ", "), d.partingOf(g, p.pods)
-	p.until = d.now.Add(a.Grace + d.opt.Await)
+	pods := g.seated()
+	p := &relocation{Relocation: moves.Relocation{Parting: d.partingOf(g, pods), Job: g.id, Name: g.name, Spec: g.spec,
+		Pods: onNodes(pods), To: moves.Names(r.Dest, d.nodes.Order())}}
+	p.Until = d.now.Add(a.Grace + d.opt.Await)
 	g.relocation, d.relocations[g.id] = p, g
-	d.agenda.at(g, p.until)
-	return p.to
+	d.agenda.at(g, p.Until)
+	return p.To
 }
 
 // leavePlaceholder leaves a gang without pods in the place of one that is moved, whose pods have
@@ -80,14 +51,14 @@ func (d *Driver) leavePlaceholder(g *gang) *gang {
 	if p == nil {
 		return nil
 	}
-	w := &gang{key: fmt.Sprintf("move/%d", p.id), name: p.name + "-move", object: g.object, kind: g.kind, id: p.id,
-		spec: p.spec, phase: moving, relocation: p,
+	w := &gang{key: fmt.Sprintf("move/%d", p.Job), name: p.Name + "-move", object: g.object, kind: g.kind, id: p.Job,
+		spec: p.Spec, phase: moving, relocation: p,
 		need: func() (gangs.Membership, error) { return gangs.Membership{}, nil }}
 	g.relocation = nil
 	g.retry = 0 // what it was to wait for is over
 	delete(d.agenda.later, g.key)
-	p.until = d.now.Add(d.opt.Await)
-	d.gangs[w.key], d.relocations[p.id] = w, w
+	p.Until = d.now.Add(d.opt.Await)
+	d.gangs[w.key], d.relocations[p.Job] = w, w
 	d.agenda.touch(w)
 	d.writer.Crash("kube-moving")
 	return w
@@ -99,19 +70,11 @@ func (d *Driver) settleMoving(w *gang, now cluster.Time) []engine.Event {
 	if p == nil {
 		return nil // it was taken, or let go
 	}
-	if now >= p.until {
-		return d.letGo(w, moveLate, "its owner made no others within "+cluster.FormatDuration(d.opt.Await))
+	if now >= p.Until {
+		return d.letGo(w, moves.Late, "its owner made no others within "+cluster.FormatDuration(d.opt.Await))
 	}
-	d.agenda.at(w, p.until)
+	d.agenda.at(w, p.Until)
 	return nil
-}
-
-// ended reports whether a Job has what it wanted of one of the pods that left: it makes
-// no other for that.
-func (p *relocation) ended() bool {
-	return slices.ContainsFunc(p.pods, func(q *pod) bool {
-		return q.Obj.Status.Phase == v1.PodSucceeded && gangs.Owner(q.Obj, "batch", "Job") != nil
-	})
 }
 
 // overdue lets the place of a gang go whose pods do not: a disruption budget may have
@@ -121,11 +84,11 @@ func (d *Driver) overdue(g *gang) []engine.Event {
 	switch {
 	case p == nil:
 		return nil
-	case d.now < p.until:
-		d.agenda.at(g, p.until)
+	case d.now < p.Until:
+		d.agenda.at(g, p.Until)
 		return nil
 	}
-	return d.letGo(g, moveLate,
+	return d.letGo(g, moves.Late,
 		"its pods were not gone within "+cluster.FormatDuration(d.opt.Await)+" beyond their grace")
 }
 
@@ -137,12 +100,12 @@ func (d *Driver) hear(w *gang, a *engine.Action) {
 	case a.Type == engine.Start:
 		start := *a
 		start.Allocs = slices.Clone(a.Allocs)
-		p.start = &start
+		p.Start = &start
 		if p.successor != nil {
 			d.agenda.touch(p.successor)
 		}
 	default:
-		d.queued = append(d.queued, d.letGo(w, moveLost, "others need its place, or that is gone")...)
+		d.queued = append(d.queued, d.letGo(w, moves.Lost, "others need its place, or that is gone")...)
 	}
 }
 
@@ -150,11 +113,11 @@ func (d *Driver) hear(w *gang, a *engine.Action) {
 func (d *Driver) checkRelocations() {
 	for _, id := range slices.Sorted(maps.Keys(d.relocations)) {
 		w := d.relocations[id]
-		if w.phase != moving || w.relocation.start != nil {
+		if w.phase != moving || w.relocation.Start != nil {
 			continue
 		}
 		if r := d.eng.Record(id); r == nil || r.State == engine.Pending || r.State == engine.Done {
-			d.queued = append(d.queued, d.letGo(w, moveLost, "its place was lost meanwhile")...)
+			d.queued = append(d.queued, d.letGo(w, moves.Lost, "its place was lost meanwhile")...)
 		}
 	}
 }
@@ -162,15 +125,15 @@ func (d *Driver) checkRelocations() {
 // letGo gives up what is booked for a gang that is moved, and says why.
 func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 	p := w.relocation
-	delete(d.relocations, p.id)
+	delete(d.relocations, p.Job)
 	w.relocation = nil
 	if w.phase == moving {
-		d.leaveTo(p.Parting, p.id, p.spec, 0)
+		d.leaveTo(p.Parting, p.Job, p.Spec, 0)
 	}
 	d.opt.Observe.Moved(outcome)
-	d.opt.Log.Info("a gang is not moved after all", "gang", p.name, "to", p.to, "reason", why)
-	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.name, p.to, why)
-	d.notices.Owner(p.pods[0].Obj, v1.EventTypeWarning, "PlaceLetGo", text)
+	d.opt.Log.Info("a gang is not moved after all", "gang", p.Name, "to", p.To, "reason", why)
+	text := fmt.Sprintf("the place of %s on %s is kept no longer: %s", p.Name, p.To, why)
+	d.notices.Owner(p.Pods[0].Obj, v1.EventTypeWarning, "PlaceLetGo", text)
 	if p.successor != nil {
 		d.agenda.touch(p.successor)
 	}
@@ -178,11 +141,11 @@ func (d *Driver) letGo(w *gang, outcome, why string) []engine.Event {
 		w.retry = 0 // what it was to be looked at again for is over
 		delete(d.agenda.later, w.key)
 		w.book.Tell(d.now, show.StateStopping, text)
-		return []engine.Event{{Type: engine.Cancelled, Job: p.id}}
+		return []engine.Event{{Type: engine.Cancelled, Job: p.Job}}
 	}
 	d.dropPlaceholder(w)
-	delete(d.byID, p.id)
-	return []engine.Event{{Type: engine.StartFailed, Job: p.id}, {Type: engine.Cancelled, Job: p.id}}
+	delete(d.byID, p.Job)
+	return []engine.Event{{Type: engine.StartFailed, Job: p.Job}, {Type: engine.Cancelled, Job: p.Job}}
 }
 
 // dropPlaceholder forgets a gang without pods: what becomes of it stands in another's book.
@@ -207,18 +170,19 @@ func (d *Driver) succeed(g *gang, need, more []*pod) (events []engine.Event, don
 		if owner == "" || p.Owner != owner || p.successor != g && p.claimed(d) {
 			continue
 		}
-		if len(more) > 0 || !p.like(need) {
+		if len(more) > 0 || !p.Like(onNodes(need)) {
 			if !p.Precedes(objs) {
 				continue // it was there before, and is another
 			}
 			d.agenda.touch(g)
-			return d.letGo(w, moveDiffers, fmt.Sprintf("%s, which came instead, asks for something else", g.name)), true
+			why := fmt.Sprintf("%s, which came instead, asks for something else", g.name)
+			return d.letGo(w, moves.Differs, why), true
 		}
 		p.successor = g
-		if p.start == nil {
+		if p.Start == nil {
 			g.refused = fmt.Sprintf(
 				"it takes the place of %s, which is moved to %s: that is kept for it until all that leave have left",
-				p.name, p.to)
+				p.Name, p.To)
 			return nil, true
 		}
 		d.takeOver(g, w, need)
@@ -233,37 +197,20 @@ func (p *relocation) claimed(d *Driver) bool {
 	return h != nil && d.gangs[h.key] == h && h.phase == gathering && len(h.ready()) > 0
 }
 
-// like reports whether pods ask for what those asked for that are moved, and may be
-// where these may be.
-func (p *relocation) like(pods []*pod) bool {
-	if len(pods) != len(p.pods) {
-		return false
-	}
-	sets := slices.Clone(p.spec.Tasks)
-	for _, q := range pods {
-		i := holds.SetOf(sets, &q.Request)
-		if i < 0 || sets[i].Count == 0 || q.Needs != nil || q.Replica.Name != "" || q.signature != p.pods[0].signature {
-			return false
-		}
-		sets[i].Count--
-	}
-	return true
-}
-
 // takeOver gives a gang the job of one that moves, and starts it.
 func (d *Driver) takeOver(g, w *gang, pods []*pod) {
 	p := w.relocation
-	delete(d.relocations, p.id)
+	delete(d.relocations, p.Job)
 	d.dropPlaceholder(w)
-	spec := *p.spec
+	spec := *p.Spec
 	spec.Name = g.name
-	g.id, g.spec, g.members, g.more, g.phase, g.refused = p.id, &spec, uids(pods), nil, waiting, ""
+	g.id, g.spec, g.members, g.more, g.phase, g.refused = p.Job, &spec, uids(pods), nil, waiting, ""
 	d.byID[g.id] = g
-	g.since(d.now, d.opt.TellAfter)
-	d.opt.Observe.Moved(moveDone)
+	g.told.Since(d.now, d.opt.TellAfter)
+	d.opt.Observe.Moved(moves.Done)
 	d.notices.Event(pods[0].Obj, v1.EventTypeNormal, "Moved",
-		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.to, p.name))
-	d.start(g, p.start)
+		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.To, p.Name))
+	d.start(g, p.Start)
 }
 
 // comesBack makes a gang's job in the next engine one that comes back when it is
@@ -272,9 +219,9 @@ func (d *Driver) comesBack(g *gang, spec *cluster.Job, confine func(*cluster.Job
 	spec.NoRequeue, spec.Checkpoint = true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	switch p := g.relocation; {
 	case p != nil:
-		spec.NoRequeue, spec.Checkpoint = false, p.spec.Checkpoint
-		confine(spec, d.nodesFor(p.pods))
-		p.spec = spec
+		spec.NoRequeue, spec.Checkpoint = false, p.Spec.Checkpoint
+		confine(spec, d.nodes.Sets.Of(p.Pods))
+		p.Spec = spec
 	default:
 		spec.Name = g.name // of the pods that it has now
 	}

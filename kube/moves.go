@@ -330,7 +330,7 @@ func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 	first := g.sorted()[0]
 	for _, p := range g.sorted() {
 		switch {
-		case p.signature != first.signature:
+		case p.Signature != first.Signature:
 			return errors.New("its pods have places of their own")
 		case t.Movable == "true":
 		case t.Movable == "false":

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/turns"
 )
 
 // What else is on a node can forbid a pod: ports, neighbours, how many there are
@@ -22,23 +23,16 @@ import (
 
 // neighbours is which pods are where.
 type neighbours struct {
-	seen        int              // the version of the world that waiting gangs know of
-	lookAt      cluster.Time     // not to be asked again before
-	turns       map[string]*turn // of pods that are in each other's way
-	constrained map[*gang]bool   // gangs in the engine for which it matters what else is on the nodes
-	blocked     map[*gang]bool   // gangs that are settled again when something changes around them
-	heldBack    map[*gang]bool   // gangs that have their places, and wait for those to go that have a claim of theirs
+	seen        int                // the version of the world that waiting gangs know of
+	lookAt      cluster.Time       // not to be asked again before
+	turns       turns.Turns[*gang] // of pods that are in each other's way
+	constrained map[*gang]bool     // gangs in the engine for which it matters what else is on the nodes
+	blocked     map[*gang]bool     // gangs that are settled again when something changes around them
+	heldBack    map[*gang]bool     // gangs that have their places, and wait for those to go that have a claim of theirs
 }
 
 func newNeighbours() neighbours {
-	return neighbours{turns: map[string]*turn{}, constrained: map[*gang]bool{},
-		blocked: map[*gang]bool{}, heldBack: map[*gang]bool{}}
-}
-
-// turn lets pods go one after the other that are in each other's way.
-type turn struct {
-	now    *gang
-	behind []*gang // by age
+	return neighbours{constrained: map[*gang]bool{}, blocked: map[*gang]bool{}, heldBack: map[*gang]bool{}}
 }
 
 // at is where a pod is, or is going; "": nowhere.
@@ -238,45 +232,28 @@ func (d *Driver) whyForbidden(l *fit.Limits, pods []*pod, on map[string]int) str
 // turnKey is the same for pods that are in each other's way and else alike.
 func (d *Driver) turnKey(g *gang, p *pod) string {
 	t, _ := d.terms(g, p.Obj)
-	return fmt.Sprintf("%s %+v %+v %s", p.Around, t, p.Request, p.signature)
+	return fmt.Sprintf("%s %+v %+v %s", p.Around, t, p.Request, p.Signature)
 }
 
 // takeTurn reports whether it is the turn of a gang of one pod; else the one before it.
 func (d *Driver) takeTurn(g *gang, p *pod) (before *gang) {
-	if !p.Serial {
-		return nil
+	if p.Serial {
+		g.turn = d.turnKey(g, p)
+		before, _ = d.turns.Take(g.turn, g)
 	}
-	g.turn = d.turnKey(g, p)
-	t := d.turns[g.turn]
-	if t == nil {
-		t = &turn{}
-		d.turns[g.turn] = t
-	}
-	if t.now == nil || t.now == g {
-		t.now = g
-		return nil
-	}
-	if !slices.Contains(t.behind, g) {
-		t.behind = append(t.behind, g)
-	}
-	return t.now
+	return before
 }
 
 // endTurn lets the next go: the gang has its place, or asks no more.
 func (d *Driver) endTurn(g *gang) {
-	t := d.turns[g.turn]
-	if t == nil || t.now != g {
+	key := g.turn
+	if !d.turns.Has(key, g) {
 		return
 	}
-	key := g.turn
-	t.now, g.turn = nil, ""
-	for len(t.behind) > 0 {
-		next := t.behind[0]
-		t.behind = t.behind[1:]
-		if d.gangs[next.key] == next && next.phase == gathering && next.turn != "" {
-			d.agenda.touch(next)
-			return
-		}
+	g.turn = ""
+	if next, ok := d.turns.End(key, func(o *gang) bool {
+		return d.gangs[o.key] == o && o.phase == gathering && o.turn != ""
+	}); ok {
+		d.agenda.touch(next)
 	}
-	delete(d.turns, key)
 }

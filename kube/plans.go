@@ -72,7 +72,7 @@ func (g *gang) asHeld(all *nodes.Room, p *plans.Plan, trusted bool) *plans.Plan 
 	held, changed := places.Layout{Tasks: p.Tasks, Places: g.places}.As(
 		func(s *places.Place, r cluster.Request) cluster.Request {
 			if q := g.pods[s.Pod]; q != nil {
-				r = all.Holds(&q.Pod, q.node, r, trusted)
+				r = q.Holds(r, all.Replicas(q.node).Of, trusted)
 				q.Give(&r)
 			}
 			return r

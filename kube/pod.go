@@ -27,9 +27,6 @@ type pod struct {
 	report    *show.Report // what it told last; nil: nothing
 	reported  cluster.Time // ... as of when
 	surplusAt cluster.Time // when it is told that its gang has enough pods; 0: it is not known to be beyond
-	// signature is what of it decides on which nodes it may run; base is that
-	// without how large its replica of a shared GPU is.
-	signature, base string
 }
 
 // ready reports whether the pod wants to be bound, and it is known what it asks for.

@@ -35,7 +35,7 @@ func (d *Driver) queueEvents() []engine.Event {
 		if g.phase <= waiting {
 			g.refusedFor = nil
 			d.agenda.touch(g)
-			g.since(d.now, d.opt.TellAfter) // what it waits for may be something else now
+			g.told.Since(d.now, d.opt.TellAfter) // what it waits for may be something else now
 		}
 	}
 	all, there := d.countGPUs()

@@ -241,7 +241,7 @@ func (g *gang) givenAway(all *nodes.Room, p *plans.Plan) bool {
 			slices.ContainsFunc(g.sorted(), func(p *pod) bool { return len(p.Obj.Spec.ResourceClaims) > 0 }) {
 			continue
 		}
-		have, used := all.WholeGPUs(s.Node, settledBut(g))
+		have, used := all.Rest(settledBut(g)).WholeGPUs(s.Node)
 		if n := planned[s.Node]; n > 0 && used+n > have {
 			return true
 		}

@@ -15,7 +15,7 @@ func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
 	list := make([]*pod, len(pods))
 	for i, p := range pods {
 		open[i].Neighbour = fit.Neighbour{Obj: p.Obj, Replica: p.Replica, Want: p.Want}
-		open[i].base = p.base
+		open[i].Base = p.Base
 		d.settleOn(&open[i], gpus.Kind{})
 		list[i] = &open[i]
 	}
@@ -39,7 +39,7 @@ func (d *Driver) settleOn(p *pod, k gpus.Kind) {
 		return
 	}
 	p.Replica.Kind, p.Replica.Settled, p.Request.GPUs, p.Request.Share = k, true, min(k.Of, 1), k.Share()
-	p.sign(d.fit)
+	p.Sign(d.fit)
 }
 
 // replicasOf counts the pods with a replica, and says on what GPUs they are to be.

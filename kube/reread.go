@@ -3,10 +3,8 @@ package kube
 import (
 	"fmt"
 	"hash/fnv"
-	"maps"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -14,36 +12,11 @@ import (
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/places"
-	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // What decides about a pod can change after it was created: labels, annotations and owners at any time, tolerations
 // while it waits, its node selector and affinity while it has scheduling gates, CPU and memory in place while it runs.
 // Each change of a pod is compared with what was read of it, and what differs is read again.
-
-// sameFacts reports whether two states of a pod are the same in all that is read of it.
-func sameFacts(a, b *v1.Pod) bool {
-	x, y := &a.Spec, &b.Spec
-	return maps.Equal(a.Labels, b.Labels) && sameNotes(a.Annotations, b.Annotations) &&
-		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
-		equality.Semantic.DeepEqual(x.Tolerations, y.Tolerations) && maps.Equal(x.NodeSelector, y.NodeSelector) &&
-		equality.Semantic.DeepEqual(x.Affinity, y.Affinity) &&
-		equality.Semantic.DeepEqual(x.ActiveDeadlineSeconds, y.ActiveDeadlineSeconds) &&
-		equality.Semantic.DeepEqual(gpus.Requests(a), gpus.Requests(b))
-}
-
-// sameNotes compares annotations but for those that Muster writes itself.
-func sameNotes(a, b map[string]string) bool {
-	if maps.Equal(a, b) {
-		return true
-	}
-	people := func(m map[string]string) map[string]string {
-		m = maps.Clone(m)
-		maps.DeleteFunc(m, func(key, _ string) bool { return terms.Written(key) })
-		return m
-	}
-	return maps.Equal(people(a), people(b))
-}
 
 // reread reads again what changed of a pod.
 func (d *Driver) reread(p *pod) {
@@ -60,10 +33,10 @@ func (d *Driver) reread(p *pod) {
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.base, p.Around = p.key(d.fit), fit.Around(p.Obj)+p.claimed.Wants
-		p.sign(d.fit)
+		p.Around = fit.Around(p.Obj) + p.claimed.Wants
+		p.Read(d.fit)
 		d.agenda.touch(g)
-		g.since(d.now, d.opt.TellAfter)
+		g.told.Since(d.now, d.opt.TellAfter)
 	}
 }
 
@@ -108,7 +81,7 @@ func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
 	t, err := d.terms(g, pods[0].Obj)
 	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
 	for _, p := range pods {
-		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.base, p.Around, p.Request,
+		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.Base, p.Around, p.Request,
 			p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever)
 	}
 	return h.Sum64()
@@ -154,7 +127,7 @@ func (p *pod) takesPlace(all *nodes.Room, r *cluster.Request, node string) bool 
 	if all.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.SameDevices(r) {
 		return false
 	}
-	cpu, ram := all.Left(node, settledBut(nil))
+	cpu, ram := all.Rest(settledBut(nil)).Left(node)
 	return p.Request.CPU <= cpu && p.Request.RAM <= ram
 }
 
@@ -164,23 +137,7 @@ func (g *gang) outgrown(all *nodes.Room, a *engine.Action) string {
 	if !all.SizesDirty {
 		return ""
 	}
-	more := map[string]cluster.Request{}
-	for i := range a.Allocs {
-		name := all.Order()[a.Allocs[i].Node]
-		r := more[name]
-		r.CPU, r.RAM = r.CPU+a.Allocs[i].CPU, r.RAM+a.Allocs[i].RAM
-		more[name] = r
-	}
-	for name, r := range more {
-		if all.Lost(name) {
-			continue
-		}
-		if cpu, ram := all.Left(name, settledBut(g)); r.CPU > cpu || r.RAM > ram {
-			return fmt.Sprintf("node %s has %d milli-cores and %d MiB left, and it needs %d and %d", name, cpu, ram,
-				r.CPU, r.RAM)
-		}
-	}
-	return ""
+	return all.Rest(settledBut(g)).Outgrown(a.Allocs)
 }
 
 // sendBack takes a gang back until the engine knows what pods hold now.

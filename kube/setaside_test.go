@@ -320,7 +320,7 @@ func TestGarbage(t *testing.T) {
 		}
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
-			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.signature,
+			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.Signature,
 				string(patch.JSON(p.Obj.Spec)))
 		}
 		if w.aside.count["handler"] > 0 {

@@ -12,9 +12,11 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gangs"
+	"github.com/muster-gpu/muster/kube/moves"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
+	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // podChanged books a pod as it is now.
@@ -37,7 +39,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	}
 	was := p.Obj
 	p.Obj = obj
-	if !sameFacts(was, obj) {
+	if !terms.Same(was, obj) {
 		d.reread(p)
 	}
 	defer d.move(p, false)
@@ -99,8 +101,8 @@ func (d *Driver) join(p *pod) {
 		}
 		return
 	}
-	p.base, p.Around = p.key(d.fit), fit.Around(p.Obj)
-	p.sign(d.fit)
+	p.Around = fit.Around(p.Obj)
+	p.Read(d.fit)
 	p.gang, p.Managed = d.gangOf(p.Obj), true
 	p.gang.pods[p.Obj.UID] = p
 	d.claims.Resolve(&p.Neighbour)
@@ -243,7 +245,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
 	g.facts = d.factsOf(g, g.submitted())
 	d.byID[g.id] = g
-	g.since(now, d.opt.TellAfter)
+	g.told.Since(now, d.opt.TellAfter)
 	g.search.Asked, g.tried, d.victimSearch.done = d.seq+1, stamp{}, stamp{}
 	if g.search.IsNarrow() {
 		d.agenda.at(g, now)
@@ -509,8 +511,8 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 	}
 	events := []engine.Event{{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}}
 	g.book.Outcome = engine.Preempted
-	if p := g.relocation; p != nil && p.ended() {
-		events = append(d.letGo(g, moveOver, "it came to its end"), events...)
+	if p := g.relocation; p != nil && p.Ended() {
+		events = append(d.letGo(g, moves.Over, "it came to its end"), events...)
 	}
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
 	w := d.leavePlaceholder(g)

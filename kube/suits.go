@@ -6,8 +6,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/fit"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/nodes"
 )
 
@@ -15,47 +13,7 @@ import (
 // there are in any words.
 
 // nodesFor finds the nodes that suit a gang with these pods.
-func (d *Driver) nodesFor(pods []*pod) *nodes.Set {
-	distinct, key := distinctBy(pods, func(p *pod) string { return p.signature }), ""
-	for _, p := range distinct {
-		key += p.signature + "\n"
-	}
-	return d.nodes.Sets.For(key, func() []fit.Pod { return askedOf(distinct) })
-}
-
-// distinctBy lists one pod of each kind: pods of a gang are mostly alike.
-func distinctBy(pods []*pod, kind func(*pod) string) (list []*pod) {
-	for _, p := range pods {
-		if !slices.ContainsFunc(list, func(q *pod) bool { return kind(p) == kind(q) }) {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-func askedOf(pods []*pod) []fit.Pod {
-	list := make([]fit.Pod, len(pods))
-	for i, p := range pods {
-		list[i] = p.asked()
-	}
-	return list
-}
-
-// asked is a pod as node predicates see it.
-func (p *pod) asked() fit.Pod {
-	return fit.Pod{Obj: p.Obj, Requests: gpus.Requests(p.Obj), Replica: p.Replica, Want: p.Want}
-}
-
-// sign writes down what decides on which nodes a pod may run.
-func (p *pod) sign(suits fit.Nodes) {
-	p.signature = p.base + suits.Settled(&fit.Pod{Obj: p.Obj, Replica: p.Replica, Want: p.Want})
-}
-
-// key is what of a pod decides which nodes suit it, but for what is settled with its gang.
-func (p *pod) key(suits fit.Nodes) string {
-	asked := p.asked()
-	return suits.Key(&asked)
-}
+func (d *Driver) nodesFor(pods []*pod) *nodes.Set { return d.nodes.Sets.Of(onNodes(pods)) }
 
 // setEvents tell the engine of gangs that wait whose set of nodes is another now. One that no node suits any more is
 // taken back.

@@ -139,7 +139,7 @@ func TestTellHolders(t *testing.T) {
 		t.Fatal("nothing came in the place of what left")
 	}
 	for range 20 {
-		*now = now.Add(tellRefresh / 2)
+		*now = now.Add(30 * time.Second)
 		d.tell(d.clock())
 	}
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(big(), "default/c:"); time.Sleep(time.Millisecond) {
@@ -170,7 +170,7 @@ func TestTellFirst(t *testing.T) {
 		d.tell(d.clock())
 		told := 0
 		for _, g := range d.gangs {
-			if len(g.toldTo) > 0 {
+			if g.told.Any() {
 				told++
 			}
 		}
@@ -179,21 +179,21 @@ func TestTellFirst(t *testing.T) {
 		}
 	}
 	p.await(t, "in the end", 64)
-	*now = now.Add(tellLast) // all are due
+	*now = now.Add(5 * time.Minute) // all are due
 	late := controlplane.Pod("late", 1, nil)
 	late.UID = types.UID("late")
 	d.podChanged(late)
 	steps(t, d)
 	d.tell(d.clock()) // it is seen to wait
-	d.pods["late"].gang.nextTell = d.clock()
+	d.pods["late"].gang.told.Next = d.clock()
 	for _, g := range d.gangs {
-		if len(g.toldTo) > 0 {
-			g.nextTell = 0 // due for longer
+		if g.told.Any() {
+			g.told.Next = 0 // due for longer
 		}
 	}
 	d.tellAt = 0
 	d.tell(d.clock())
-	if len(d.pods["late"].gang.toldTo) == 0 {
+	if !d.pods["late"].gang.told.Any() {
 		t.Error("one that was never told has to wait until others are looked at again")
 	}
 }

@@ -1,6 +1,8 @@
 package look
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -78,4 +80,37 @@ func (x *Explanations) Of(j *cluster.Job, find func() engine.Why) (engine.Why, b
 		x.like[key] = shared
 	}
 	return y, true
+}
+
+// Stem is that part of what blocks a job which is news when it is another; keptOff is what keeps it off some of so many
+// nodes, besides want of room.
+func Stem(y *engine.Why, keptOff string, nodes int) string {
+	stem := strings.Join(y.Blockers, "; ")
+	if stem == "" {
+		stem = strings.TrimSpace("waits for its turn " + y.Text)
+	}
+	if keptOff != "" {
+		stem += fmt.Sprintf(" (of %d nodes, %s)", nodes, keptOff)
+	}
+	return stem
+}
+
+// Full adds to the stem who holds what the job needs, and when it is expected to start.
+func Full(stem string, y *engine.Why, now cluster.Time) string {
+	text := stem
+	if n := min(len(y.Holders), 3); n > 0 {
+		text += ". Held by " + strings.Join(y.Holders[:n], "; ")
+		if len(y.Holders) > n {
+			text += fmt.Sprintf("; and %d more", len(y.Holders)-n)
+		}
+	}
+	switch {
+	case y.Expected == cluster.Never || y.Expected <= now:
+	case y.Rough:
+		text += ". Expected to start at the earliest about " +
+			time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+	default:
+		text += ". Expected to start at the earliest " + time.Unix(0, int64(y.Expected)).UTC().Format(time.RFC3339)
+	}
+	return text
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/holds"
 )
@@ -26,29 +25,6 @@ func (r *Room) FreeFor(need cluster.Milli, name string) int {
 		free -= podOf(p).Request.Milli()
 	}
 	return int(max(0, free) / need)
-}
-
-// WholeGPUs is how many GPUs a node has, and how many of them these of its pods have, but for claims and parts of GPUs.
-func (r *Room) WholeGPUs(name string, counts func(*Pod) bool) (have, used int) {
-	for q := range r.World.On(name) {
-		p := podOf(q)
-		if counts(p) && !p.Request.Fractional() && len(p.Obj.Spec.ResourceClaims) == 0 {
-			used += holds.WholeGPUs(&p.Request)
-		}
-	}
-	return r.opt.GPUs.Count(r.nodes[name].Obj.Status.Allocatable), used
-}
-
-// Left is how much CPU and memory these of the pods on a node, or on their way there, leave.
-func (r *Room) Left(name string, counts func(*Pod) bool) (cpu cluster.Milli, ram cluster.MiB) {
-	have := r.nodes[name].Obj.Status.Allocatable
-	cpu, ram = amount.Milli(have.Cpu()), amount.MiB(have.Memory(), false)
-	for q := range r.World.On(name) {
-		if p := podOf(q); counts(p) {
-			cpu, ram = cpu-p.Request.CPU, ram-p.Request.RAM
-		}
-	}
-	return cpu, ram
 }
 
 // GPUsUp counts the GPUs of nodes that take pods.

@@ -17,6 +17,8 @@ type Pod struct {
 	fit.Neighbour
 	Request cluster.Request
 	Managed bool // it is of a gang; else it only takes room
+	// Signature is what of it decides on which nodes it may run; Base is that without what is settled with its gang.
+	Signature, Base string
 }
 
 // AsPod is the pod itself, for who has what embeds it.

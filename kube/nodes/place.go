@@ -33,15 +33,15 @@ func (p *Pod) Give(r *cluster.Request) {
 	}
 }
 
-// Holds is what a pod on a node has of its place: its own CPU and memory, and of devices what it asks for. Only a plan
-// that is trusted says what a shared claim or a replica counts for.
-func (r *Room) Holds(p *Pod, node string, place cluster.Request, trusted bool) cluster.Request {
+// Holds is what a pod has of its place on a node with so many replicas of each GPU: its own CPU and memory, and of
+// devices what it asks for. Only a plan that is trusted says what a shared claim or a replica counts for.
+func (p *Pod) Holds(place cluster.Request, replicas int, trusted bool) cluster.Request {
 	own := p.Request
 	if byPlan := p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0; byPlan && trusted {
 		own = place
 		own.CPU, own.RAM = p.Request.CPU, p.Request.RAM
-	} else if of := r.Replicas(node).Of; p.Replica.One && of > 0 {
-		own.GPUs, own.Share = 1, gpus.Kind{Of: of}.Share()
+	} else if p.Replica.One && replicas > 0 {
+		own.GPUs, own.Share = 1, gpus.Kind{Of: replicas}.Share()
 	}
 	return own
 }
