@@ -1,5 +1,6 @@
 // Package moves finds out, with a second engine, which gangs are to be moved so that others fit, or nodes are empty,
-// and which of them disruption budgets keep where they are. It changes nothing.
+// and which of them disruption budgets keep where they are; and knows how far a gang is that is moved. It changes
+// nothing.
 package moves
 
 import (
