@@ -33,22 +33,24 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
-# The tests run in this order, as many packages at a time as there are cores. Those that take longest begin first, then
-# those that mostly wait, beside the first.
+# The tests run in this order, half as many packages again at a time as there are cores. Those that take longest begin
+# first, then those that mostly wait, beside the first.
 ORDER = ./cmd/muster ./kube ./kube/services ./deploy ./cmd/muster-kube ./local ./slurm ./gateway \
 	./sim ./engine ./internal/lint ./report ./serving
 
-test: export GOGC = 400 # a tenth less time, of compiling as well, for a gigabyte more of memory
+test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
+# Another twelfth less time of compiling.
+COMPILING = GOGC=off GOMEMLIMIT=3GiB
 # A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for large modules: most of
 # what they have is never called, so it is not worth being inlined.
 LARGE = k8s.io sigs.k8s.io modernc.org google.golang.org github.com/google github.com/chromedp github.com/prometheus go.opentelemetry.io
 test: export MUSTER_VET = $(shell $(GO) env GOTOOLDIR)/vet
 test: export GOFLAGS += '-ldflags=-s -w' -gcflags=all=-dwarf=false $(foreach m,$(LARGE),'-gcflags=$m/...=-dwarf=false -l')
 test: ## everything that CI checks; installs the browser that the report is tested in
-	./scripts/install-test-deps.sh
-	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	$(GO) test -vet=off -timeout 40m $(ORDER) ./...
+	$(COMPILING) ./scripts/install-test-deps.sh
+	$(COMPILING) $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
+	cd experiments && $(COMPILING) $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
+	$(GO) test -vet=off -timeout 40m -p $$(($$(nproc) * 3 / 2)) $(ORDER) ./...
 	cd experiments && $(GO) test -vet=off -timeout 40m ./results ./... # not beside the others: those that wait for clocks would be late
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
 
