@@ -5,7 +5,7 @@
 # that slurm's test compares us with (it starts daemons of its own).
 # Debian, as root; does nothing where they are there already. The Kubernetes
 # control plane that kube is tested on is built from its Go modules, once, into
-# the user's cache folder: some 800 seconds of processor time.
+# the user's cache folder: some half an hour of processor time.
 set -eu
 cd "$(dirname "$0")/.."
 go test -vet=off ./internal/controlplane -run '^TestBuild$' -count=1 -timeout 60m

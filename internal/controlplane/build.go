@@ -31,7 +31,7 @@ var programs = []binary{
 	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
 }
 
-// Helm returns the path of helm, which is built the first time (some 200 seconds of processor time) from a
+// Helm returns the path of helm, which is built the first time (some minutes of processor time) from a
 // module of its own, because it needs other versions of libraries.
 func Helm(ctx context.Context, log func(format string, args ...any)) (string, error) {
 	const at = "helm.sh/helm/v3/pkg/"
@@ -42,8 +42,8 @@ func Helm(ctx context.Context, log func(format string, args ...any)) (string, er
 	return filepath.Join(dir, "helm"), err
 }
 
-// Build makes sure that the binaries exist and returns their folder. The first time that takes some 800 seconds
-// of processor time; a concurrent build waits for the first. The error has the output of what failed.
+// Build makes sure that the binaries exist and returns their folder. The first time that takes some half an hour of
+// processor time; a concurrent build waits for the first. The error has the output of what failed.
 func Build(ctx context.Context, log func(format string, args ...any)) (string, error) {
 	const v = "k8s.io/component-base/version"
 	flags := fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s",
