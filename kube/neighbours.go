@@ -89,7 +89,9 @@ func recordsOf(list []*fit.Neighbour) []*pod {
 }
 
 // requiresCheck reports whether it matters to a gang what is around it.
-func (d *Driver) requiresCheck(pods []*pod) bool { return d.nodes.World.Matters(neighboursOf(pods)) }
+func (d *Driver) requiresCheck(pods []*pod) bool {
+	return slices.ContainsFunc(pods, func(p *pod) bool { return d.nodes.World.Matters(&p.Neighbour) })
+}
 
 // ask is what the world is asked of a gang with these pods.
 func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
@@ -98,6 +100,9 @@ func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
 
 // limitsOf finds what nodes take of a gang with these pods at the moment.
 func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
+	if !d.requiresCheck(pods) { // as of almost all: nothing is asked
+		return fit.Limits{}
+	}
 	return d.nodes.World.LimitsNow(d.askFor(pods, careful, devices))
 }
 
@@ -214,7 +219,7 @@ func (d *Driver) suit(g *gang, on map[string]int) (why string) {
 	if !d.requiresCheck(pods) {
 		return ""
 	}
-	d.nodes.Without(onNodes(g.aside()), func() {
+	d.nodes.World.Without(neighboursOf(g.aside()), func() {
 		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
 		if why = cmp.Or(l.Why, heldBy(l.Rivals)); why == "" {
 			why = d.whyForbidden(&l, pods, on)

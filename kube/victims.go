@@ -58,7 +58,7 @@ func (g *gang) aside() []*pod {
 
 // limitsFor is limitsOf for a gang's pods, without those that leave for it.
 func (d *Driver) limitsFor(g *gang, pods []*pod, careful, devices bool) (l fit.Limits) {
-	d.nodes.Without(onNodes(g.aside()), func() { l = d.limitsOf(pods, careful, devices) })
+	d.nodes.World.Without(neighboursOf(g.aside()), func() { l = d.limitsOf(pods, careful, devices) })
 	return l
 }
 

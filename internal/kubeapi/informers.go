@@ -54,10 +54,13 @@ func inform[L runtime.Object](set any, client Lister[L], like runtime.Object, th
 		cache.SharedIndexInformerOptions{Indexers: cache.Indexers{}, ObjectDescription: description})
 }
 
-// Informers are informers that run together.
+// Informers are informers that run together. They are added and started by one goroutine, while another may wait.
 type Informers struct {
 	waiting []cache.SharedIndexInformer
 	running sync.WaitGroup
+
+	mu    sync.Mutex
+	ended bool // none is started any more, as it would not be waited for
 }
 
 // Add adds an informer, to be started, whose objects are kept as a function leaves them (nil: whole).
@@ -71,13 +74,23 @@ func (s *Informers) Add(in cache.SharedIndexInformer, trim cache.TransformFunc) 
 	return in
 }
 
-// Start starts those that were added since the last Start. They run until the context ends.
+// Start starts those that were added since the last Start, unless Wait was called. They run until the context ends.
 func (s *Informers) Start(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
 	for _, in := range s.waiting {
 		s.running.Go(func() { in.RunWithContext(ctx) })
 	}
 	s.waiting = nil
 }
 
-// Wait waits until all that were started have ended.
-func (s *Informers) Wait() { s.running.Wait() }
+// Wait waits until all that were started have ended, and lets no other start.
+func (s *Informers) Wait() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.running.Wait()
+}

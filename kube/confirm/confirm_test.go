@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -12,19 +13,9 @@ import (
 // running is an engine in which job 1 runs, of two tasks of two GPUs.
 func running(t *testing.T) *engine.Engine {
 	t.Helper()
-	p, err := policy.New("fifo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := place.New("best-fit")
-	if err != nil {
-		t.Fatal(err)
-	}
 	spec := cluster.Spec{Nodes: []cluster.Node{{Name: "n0", Model: "T4-16GB", GPUs: 8}}}
-	e, err := engine.New(engine.Config{Spec: spec, Policy: p, Placer: l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := shared.Must(engine.New(engine.Config{Spec: spec, Policy: shared.Must(policy.New("fifo")),
+		Placer: shared.Must(place.New("best-fit"))}))
 	j := &cluster.Job{ID: 1, Name: "j", User: "ann",
 		Tasks: []cluster.TaskSet{{Count: 2, Request: cluster.Request{GPUs: 2}}}}
 	e.Step(engine.Batch{Seq: 1, Events: []engine.Event{{Type: engine.Submitted, Job: 1, Spec: j}}})

@@ -241,7 +241,7 @@ func (w *World) Version() int { return w.version }
 // once, until something changes, for all of which the same is known; where pods are hidden, each time.
 func (w *World) LimitsNow(ask Ask) Limits {
 	switch {
-	case !w.Matters(ask.Pods):
+	case !slices.ContainsFunc(ask.Pods, w.Matters):
 		return Limits{}
 	case len(ask.Pods) != 1 || len(w.hidden) > 0:
 		return w.Limits(ask)
@@ -259,10 +259,8 @@ func (w *World) LimitsNow(ask Ask) Limits {
 	return l
 }
 
-// Matters reports whether it matters to pods what is around them.
-func (w *World) Matters(pods []*Neighbour) bool {
-	return w.Active() || slices.ContainsFunc(pods, func(p *Neighbour) bool { return p.Needs != nil })
-}
+// Matters reports whether it matters to a pod what is around it.
+func (w *World) Matters(p *Neighbour) bool { return w.Active() || p.Needs != nil }
 
 // SetSpace books the labels of a namespace, and reports whether they are others than before.
 func (w *World) SetSpace(name string, labels map[string]string) bool {
@@ -302,14 +300,19 @@ func (w *World) count(p *Neighbour, by int) {
 	}
 }
 
-// Without looks at the world as if some pods were not there. Those have a place, and are not hidden yet.
+// Without looks at the world as if some pods were not there. Those that have no place, or are hidden already, do not
+// matter.
 func (w *World) Without(pods []*Neighbour, look func()) {
+	var list []*Neighbour
 	for _, p := range pods {
-		w.hidden[p] = true
-		w.take(p)
+		if p.Where != "" && !w.hidden[p] {
+			w.hidden[p] = true
+			w.take(p)
+			list = append(list, p)
+		}
 	}
 	look()
-	for _, p := range pods {
+	for _, p := range list {
 		delete(w.hidden, p)
 		w.add(p)
 	}

@@ -151,7 +151,11 @@ func TestWorld(t *testing.T) {
 			}
 			l.check(t, r, step)
 			some := slices.DeleteFunc(slices.Clone(l.pods), func(*Neighbour) bool { return r.IntN(2) == 0 })
-			l.w.Without(some, func() { l.check(t, r, step) })
+			l.w.Without(some, func() {
+				l.check(t, r, step)
+				l.w.Without(append(some, &Neighbour{}), func() { l.check(t, r, step) }) // hidden already, or nowhere
+				l.check(t, r, step)
+			})
 			if len(l.w.Hidden()) > 0 {
 				t.Fatal("some pods are still hidden")
 			}

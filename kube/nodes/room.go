@@ -170,17 +170,6 @@ func (r *Room) Move(p *Pod, to string) {
 	}
 }
 
-// Without looks at the cluster as if some pods were on no node.
-func (r *Room) Without(pods []*Pod, look func()) {
-	hidden, list := r.World.Hidden(), []*fit.Neighbour(nil)
-	for _, p := range pods {
-		if p.Where != "" && !hidden[&p.Neighbour] {
-			list = append(list, &p.Neighbour)
-		}
-	}
-	r.World.Without(list, look)
-}
-
 // Seen is what concerns gangs of what was seen of a node.
 type Seen struct {
 	Other bool   // pods that no node suited may be suited now
