@@ -9,6 +9,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -531,8 +532,15 @@ var deciding = sync.OnceValues(func() (list []checked, err error) {
 			byPkg[f.pkg] = append(byPkg[f.pkg], f.ast)
 		}
 	}
-	conf := types.Config{Importer: importer.ForCompiler(all.fset, "source", nil)}
-	for _, name := range slices.Sorted(maps.Keys(byPkg)) {
+	names := slices.Sorted(maps.Keys(byPkg))
+	compiled, err := exports(names)
+	if err != nil {
+		return nil, err
+	}
+	conf := types.Config{Importer: importer.ForCompiler(all.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(compiled[path])
+	})}
+	for _, name := range names {
 		p := checked{name: name, files: byPkg[name], info: &types.Info{Types: map[ast.Expr]types.TypeAndValue{}}}
 		if _, err := conf.Check(module+name, all.fset, p.files, p.info); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -541,6 +549,28 @@ var deciding = sync.OnceValues(func() (list []checked, err error) {
 	}
 	return list, nil
 })
+
+// exports are the files with what packages of this module, and all that these import, offer to others: by the path of
+// the package. They are compiled if they are not yet.
+func exports(names []string) (map[string]string, error) {
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, name := range names {
+		args = append(args, module+name)
+	}
+	list := exec.Command("go", args...)
+	var said strings.Builder
+	list.Stderr = &said
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list -export: %w\n%s", err, said.String())
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	return files, nil
+}
 
 func typed(t *testing.T) []checked {
 	t.Helper()
