@@ -67,6 +67,20 @@ func TestGroupTasks(t *testing.T) {
 	}
 }
 
+// What one changes of a model, as where a driver reports other sizes, is not what others find.
+func TestModelsAreApart(t *testing.T) {
+	found, _ := FindModel("A100-80GB")
+	found.Profiles[0].Memory = 1
+	for _, m := range Models() {
+		if len(m.Profiles) > 0 {
+			m.Profiles[0].Memory = 2
+		}
+	}
+	if again, _ := FindModel("A100-80GB"); again.Profiles[0].Memory != 9728 {
+		t.Errorf("%+v", again.Profiles[0])
+	}
+}
+
 // The MIG table compared with NVIDIA's MIG user guide: extents, names, legal starts.
 func TestModels(t *testing.T) {
 	for _, m := range Models() {

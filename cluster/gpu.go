@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // GPUModel describes a kind of GPU. Without MemSlots the model cannot be partitioned.
@@ -137,6 +138,15 @@ func mig8(m GPUModel, gb [6]int, mib ...MiB) GPUModel {
 // figure in MiB, for MIG instances the usable one where it is known; a cluster file may override
 // any of it.
 func Models() []GPUModel {
+	list := slices.Clone(catalogue())
+	for i := range list {
+		list[i].Profiles = slices.Clone(list[i].Profiles)
+	}
+	return list
+}
+
+// catalogue is what Models lists, for reading only.
+var catalogue = sync.OnceValue(func() []GPUModel {
 	const g = 1024
 	sw := func(name string, gb MiB, gen string) GPUModel {
 		return GPUModel{Name: name, Memory: gb * g, Generation: gen, NVLink: true, NVSwitch: true}
@@ -167,27 +177,30 @@ func Models() []GPUModel {
 		mig8(sw("B200-180GB", 180, "blackwell"), [6]int{23, 45, 45, 90, 90, 180}),
 		mig8(sw("GB200-186GB", 186, "blackwell"), [6]int{24, 47, 47, 93, 93, 186}),
 	}
-}
+})
 
 // FindModel looks a model up by its name or, where that is unambiguous in
 // practice, by its family ("V100" is the 16 GB part, "H100" the 80 GB part).
 func FindModel(name string) (GPUModel, bool) {
 	norm := func(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "_", "-")) }
 	want := norm(name)
-	var fallback *GPUModel
-	for _, m := range Models() {
+	found := -1
+	for i, m := range catalogue() {
 		have := norm(m.Name)
 		if have == want {
-			return m, true
+			found = i
+			break
 		}
-		if fallback == nil && strings.HasPrefix(have, want+"-") {
-			fallback = &m
+		if found < 0 && strings.HasPrefix(have, want+"-") {
+			found = i
 		}
 	}
-	if fallback != nil {
-		return *fallback, true
+	if found < 0 {
+		return GPUModel{}, false
 	}
-	return GPUModel{}, false
+	m := catalogue()[found]
+	m.Profiles = slices.Clone(m.Profiles)
+	return m, true
 }
 
 // Variants are the known models that a name stands for: the one with that name, or all of that
