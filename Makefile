@@ -33,10 +33,11 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
-# Packages that fill two cores for minutes, and measure what is in time, run beside each other only. Of the others three
-# do, as some mostly wait; those that take longest begin first.
-FULL = ./cmd/muster ./kube
-LONG = ./kube/services ./sim ./engine ./deploy ./cmd/muster-kube ./local ./internal/lint ./slurm ./gateway ./report ./serving
+# Packages that fill two cores for minutes, and measure what is in time, run beside each other only; once one has ended,
+# beside others that only compute. Of the rest three run at a time, as some mostly wait; those that take longest begin
+# first.
+FULL = ./cmd/muster ./kube ./engine ./sim
+LONG = ./kube/services ./deploy ./cmd/muster-kube ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 # Another twelfth less time of compiling.

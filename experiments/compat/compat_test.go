@@ -30,6 +30,7 @@ func staged(model string, gpus int) trace.Entry {
 
 // Muri's simulator, examples 12.1 to 12.5.
 func TestMuriByHand(t *testing.T) {
+	t.Parallel()
 	three := []trace.Entry{staged("dqn", 1), staged("vgg19", 1), staged("dqn", 1)}
 	three[0].Work.Steps, three[1].Work.Steps = 4000, 10_000
 	three[1].Job.Tier, three[2].Job.Submit = cluster.BestEffort, cluster.Time(100*time.Second)

@@ -11,6 +11,7 @@ import (
 // Gavel's simulator, example 8: three jobs on two GPUs with a unique optimal division; and four
 // equal jobs on three GPUs, which get the centre of all optimal ones.
 func TestConeVectors(t *testing.T) {
+	t.Parallel()
 	near := func(name string, got, want []float64) {
 		t.Helper()
 		for i, v := range want {
@@ -42,6 +43,7 @@ func TestConeVectors(t *testing.T) {
 // The solver's divisions are optimal: their values equal those of package solve, whose oracle is a
 // simplex. All results stay within bounds.
 func TestConeOptimum(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n, cones := 1+r.IntN(14), seed%2 == 1

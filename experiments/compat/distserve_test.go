@@ -40,6 +40,7 @@ func together(tp, pp int) DistLayout {
 
 // TestDistRequests: single requests, as in the published program.
 func TestDistRequests(t *testing.T) {
+	t.Parallel()
 	d, _ := distData(t)
 	for _, c := range []struct {
 		layout   DistLayout
@@ -87,6 +88,7 @@ func digits(v float64, n int) string { return strconv.FormatFloat(v, 'f', n, 64)
 
 // TestDistLimits: what would never be computed is refused, and what was not measured has no machine.
 func TestDistLimits(t *testing.T) {
+	t.Parallel()
 	d, _ := distData(t)
 	for model, l := range map[string]DistLayout{"opt-13b": split(1, 1, 5, 1), "opt-66b": together(1, 2),
 		"opt-175b": split(8, 1, 8, 1)} {
@@ -108,6 +110,7 @@ func TestDistLimits(t *testing.T) {
 // TestDistPercentiles: with 9 of 100 requests late to their first token and 9 others to the next, each percentile is
 // below its target.
 func TestDistPercentiles(t *testing.T) {
+	t.Parallel()
 	list := make([]DistTimes, 100)
 	for i := range 9 {
 		list[i].TTFT, list[99-i].TPOT = 1000, 1000
@@ -127,6 +130,7 @@ func TestDistPercentiles(t *testing.T) {
 
 // TestDistRuns compares every digit of the published program's figures.
 func TestDistRuns(t *testing.T) {
+	t.Parallel()
 	d, dir := distData(t)
 	rows, err := ReadDistRuns(filepath.Join(dir, "expected", "runs.csv"))
 	if err != nil || len(rows) != 120 {
@@ -150,6 +154,7 @@ func TestDistRuns(t *testing.T) {
 
 // TestDistSearch compares all candidates of the searches and their rates.
 func TestDistSearch(t *testing.T) {
+	t.Parallel()
 	d, dir := distData(t)
 	searches, err := ReadDistSearches(filepath.Join(dir, "expected", "search.csv"))
 	if err != nil || len(searches) != 12 {
@@ -230,6 +235,7 @@ func BenchmarkDist(b *testing.B) {
 // to the rounding of step times to nanoseconds, once decode steps there may have any context as well; and as they are,
 // where all requests together stay below that bound.
 func TestDistOurs(t *testing.T) {
+	t.Parallel()
 	d, dir := distData(t)
 	rows, err := ReadDistRuns(filepath.Join(dir, "expected", "runs.csv"))
 	if err != nil {
@@ -279,6 +285,7 @@ func TestDistOurs(t *testing.T) {
 // TestDistRoofline: of our engine with its own step times, more GPUs serve a request sooner, and there is none where
 // the weights do not fit or heads cannot be divided.
 func TestDistRoofline(t *testing.T) {
+	t.Parallel()
 	last := math.Inf(1)
 	for _, tp := range []int{1, 2, 4, 8} {
 		o, ok := NewDistOurs("opt-13b", tp, 512)

@@ -22,6 +22,7 @@ func flowTrace(t *testing.T, name, world string) Flow {
 
 // The number of met deadlines equals that of the published simulator.
 func TestFlow(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, world         string
 		from, to, met, jobs int
@@ -49,6 +50,7 @@ func TestFlow(t *testing.T) {
 
 // Under our policies, too, all jobs end in that world.
 func TestFlowOurs(t *testing.T) {
+	t.Parallel()
 	met := map[string]int{}
 	for _, c := range []struct {
 		name, world, policy string
@@ -84,6 +86,7 @@ func TestFlowOurs(t *testing.T) {
 }
 
 func TestFlowUnknown(t *testing.T) {
+	t.Parallel()
 	x := flowTrace(t, "cluster10", "edv")
 	if _, err := RunFlow(context.Background(), x); err == nil {
 		t.Error("no error for a world that is not there")
@@ -105,6 +108,7 @@ func planned(most int, speed, left float64) *flowJob {
 
 // ElasticFlow's simulator, examples A and B.
 func TestFlowEDFPlans(t *testing.T) {
+	t.Parallel()
 	f := &flowEDF{w: &FlowWorld{total: 8}}
 	p, q := planned(8, 2, 600), planned(8, 2, 100)
 	free := f.plan(p, timeline{{0, 8}})
@@ -124,6 +128,7 @@ func TestFlowEDFPlans(t *testing.T) {
 
 // ElasticFlow's simulator, example F.
 func TestAgendaGathers(t *testing.T) {
+	t.Parallel()
 	a := agenda{{at: 20, come: []int{1}}, {at: 45, ends: []int{2}}, {at: 60, come: []int{3}}, {at: 61, come: []int{4}}}
 	a.gather(0)
 	if want := (agenda{{at: 60, come: []int{1, 3}, ends: []int{2}}, {at: 61, come: []int{4}}}); !reflect.DeepEqual(a,
@@ -139,6 +144,7 @@ func TestAgendaGathers(t *testing.T) {
 // ElasticFlow's simulator, example G: the eighth one-GPU job joins the others on their node, where
 // all run; with the ninth, jobs take turns.
 func TestFlowGandivaPlaces(t *testing.T) {
+	t.Parallel()
 	w := &FlowWorld{total: 8}
 	for range 9 {
 		w.jobs = append(w.jobs, flowJob{gpus: 1, duration: 100})
@@ -163,6 +169,7 @@ func TestFlowGandivaPlaces(t *testing.T) {
 // ElasticFlow's simulator, examples D and E: two GPUs meet the deadline; the two other free ones
 // cost 60 additional GPU-seconds each.
 func TestFlowElasticPlans(t *testing.T) {
+	t.Parallel()
 	w := &FlowWorld{total: 4, known: []int{0},
 		jobs: []flowJob{{deadline: 90, most: 4, left: 100, speed: [flowLevels]float64{1, 1.8, 3}}}}
 	j := &w.jobs[0]
@@ -183,6 +190,7 @@ func TestFlowElasticPlans(t *testing.T) {
 
 // A job in a place where a job of its size has been since the last restart finds it warm.
 func TestFlowNodes(t *testing.T) {
+	t.Parallel()
 	w := &FlowWorld{known: []int{0, 1, 2}, jobs: []flowJob{{want: 8}, {want: 4}, {want: 4}}}
 	n, warm := newFlowNodes(2), map[[2]int]bool{}
 	for round := range 2 {

@@ -15,6 +15,7 @@ import (
 
 // Gavel's simulator, 2.
 func TestGavelChance(t *testing.T) {
+	t.Parallel()
 	r := newTwister(0)
 	for _, want := range []float64{0.8444218515250481, 0.7579544029403025} {
 		if got := r.random(); got != want {
@@ -25,6 +26,7 @@ func TestGavelChance(t *testing.T) {
 
 // Gavel's simulator, 3: the first jobs of seed 0, single GPUs, one arrival per hour.
 func TestGavelJobs(t *testing.T) {
+	t.Parallel()
 	g := newGavelGenerator(0, false, 1)
 	for i, want := range []gavelDraw{
 		{1, "ResNet-18 (batch size 64)", 68344.35010595087, 0},
@@ -69,6 +71,7 @@ func gavelTable(t testing.TB) *Throughputs {
 // Gavel's simulator, example 12.1: the mean equals the printed digits under that simulator's FIFO;
 // package results checks our policies.
 func TestGavelFIFO(t *testing.T) {
+	t.Parallel()
 	f, err := RunGavel(context.Background(), Gavel{Rate: 4}, gavelTable(t))
 	if got := fmt.Sprintf("%.2f", f.Hours); err != nil || got != "25.38" {
 		t.Errorf("%s h (%d jobs, %d rounds), %v; want 25.38", got, f.Jobs, f.Rounds, err)
@@ -79,6 +82,7 @@ func TestGavelFIFO(t *testing.T) {
 // jobs that all arrive at once complete sooner on average than without. The world fails if two jobs
 // run together without a plan for it.
 func TestGavelSharing(t *testing.T) {
+	t.Parallel()
 	table := gavelTable(t)
 	both := table.beside[gavelPair{"ResNet-18 (batch size 16)", "ResNet-18 (batch size 32)", 1}]
 	if got := both[gavelModel("K80-12GB")]; math.Abs(got-2.539979567443098) > 1e-12 {
@@ -100,6 +104,7 @@ func TestGavelSharing(t *testing.T) {
 // Gavel's simulator, example H5: one V100 and one K80 are idle; the short job gets the V100, and
 // the long one, which follows it there, gets nothing now.
 func TestGavelAlloX(t *testing.T) {
+	t.Parallel()
 	job := func(id cluster.JobID, left float64) *gavelEntry {
 		return &gavelEntry{jobs: [2]*gavelJob{
 			{gavelDraw: gavelDraw{gpus: 1}, spec: cluster.Job{ID: id}, rate: [3]float64{0.5, 0, 2}, left: left}}}
@@ -122,6 +127,7 @@ func TestGavelAlloX(t *testing.T) {
 
 // Two of n as drawn by CPython's random.sample.
 func TestGavelTwo(t *testing.T) {
+	t.Parallel()
 	g := &gavelRules{chance: newTwister(3)}
 	for _, c := range []struct {
 		n    int
@@ -141,6 +147,7 @@ func TestGavelTwo(t *testing.T) {
 // method finds: three jobs of 3, 2 and 1 on two GPUs, the first two last, each on a GPU of its own,
 // and the third before the first job.
 func TestGavelAssign(t *testing.T) {
+	t.Parallel()
 	got := gavelAssign(3, 6, []float64{3, 3, 6, 6, 9, 9, 2, 2, 4, 4, 6, 6, 1, 1, 2, 2, 3, 3})
 	if !slices.Equal(got, []int{0, 1, 2}) {
 		t.Errorf("columns %v, want 0, 1 and 2", got)
@@ -182,6 +189,7 @@ func TestGavelAssign(t *testing.T) {
 // AlloX with a queue, and Gandiva with random pairs, to the printed digit: these two cells match
 // only with the assignment above, and with the initial values of pairs.
 func TestGavelOwn(t *testing.T) {
+	t.Parallel()
 	table := gavelTable(t)
 	for _, c := range []struct {
 		x    Gavel

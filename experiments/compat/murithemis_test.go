@@ -17,6 +17,7 @@ func worst(claims []claim, shares []float64) (most float64) {
 // No change of the shares, of one job or from one job to another, is better: neither for the worst
 // job nor, among shares that are equally good for it, for the centre.
 func TestFairShares(t *testing.T) {
+	t.Parallel()
 	const gpus = 64
 	open, tight := 0, 0
 	for seed := range uint64(400) {

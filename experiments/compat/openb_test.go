@@ -21,6 +21,7 @@ func typicalOf(kinds ...Kind) *Typical {
 
 // TestOpenbExamples: E1 to E6 of FGD's simulator.
 func TestOpenbExamples(t *testing.T) {
+	t.Parallel()
 	all := ^uint64(0)
 	typ := typicalOf(Kind{CPU: 4000, Milli: 500, GPUs: 1, Models: all, Share: 0.5},
 		Kind{CPU: 16000, Milli: 1000, GPUs: 1, Models: all, Share: 0.3},
@@ -60,6 +61,7 @@ func TestOpenbExamples(t *testing.T) {
 
 // TestOpenbArrivals: E7, and the generator's properties of section 3.
 func TestOpenbArrivals(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewSource(42))
 	if first := r.Int(); first != 3440579354231278675 {
 		t.Errorf("first draw %d", first)
@@ -111,6 +113,7 @@ func TestOpenbArrivals(t *testing.T) {
 // TestOpenbTypical: the most frequent kinds up to 95 %; the spelling of a list of models is part of
 // the kind (Q16).
 func TestOpenbTypical(t *testing.T) {
+	t.Parallel()
 	var pods []Pod
 	add := func(n int, p Pod) {
 		for range n {
@@ -139,6 +142,7 @@ func TestOpenbTypical(t *testing.T) {
 
 // TestOpenbTable: means, roundings and empty columns of section 9.
 func TestOpenbTable(t *testing.T) {
+	t.Parallel()
 	if x := math.RoundToEven(float64(3_261_300) / 6212 / 10); x != 52 {
 		t.Errorf("E8: column %v, want 52", x)
 	}
@@ -193,6 +197,7 @@ func dumbBest(w *run, kind int32, memory int64) (at, device int) {
 
 // TestOpenbTwin: for every policy the cached scores give the same choices as a run without caches.
 func TestOpenbTwin(t *testing.T) {
+	t.Parallel()
 	for seed := range int64(6) {
 		r := rand.New(rand.NewSource(seed))
 		var machines []Machine

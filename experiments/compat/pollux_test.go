@@ -25,6 +25,7 @@ func polluxApps(t *testing.T) PolluxApps {
 
 // Pollux' simulator, example A: how a batch is split.
 func TestPolluxSplit(t *testing.T) {
+	t.Parallel()
 	apps := polluxApps(t)
 	for _, c := range []struct {
 		app                             string
@@ -40,6 +41,7 @@ func TestPolluxSplit(t *testing.T) {
 
 // Example C: step times between measured ones, and of six nodes.
 func TestPolluxTiming(t *testing.T) {
+	t.Parallel()
 	apps := polluxApps(t)
 	for _, c := range []struct {
 		app        string
@@ -57,6 +59,7 @@ func TestPolluxTiming(t *testing.T) {
 
 // Example B: one job of ncf, alone.
 func TestPolluxJob(t *testing.T) {
+	t.Parallel()
 	apps := polluxApps(t)
 	path := t.TempDir() + "/workload.csv"
 	if err := os.WriteFile(path, []byte("name,time,application,num_replicas,batch_size\nx,135,ncf,1,32768\n"),
@@ -71,6 +74,7 @@ func TestPolluxJob(t *testing.T) {
 
 // Every job of a workload ends in the same second as in the published simulator.
 func TestPolluxTiresias(t *testing.T) {
+	t.Parallel()
 	f, err := os.Open(shared.Path(t, "traces/pollux/expected/tiresias_per_job_jct_load1.csv"))
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +110,7 @@ func TestPolluxTiresias(t *testing.T) {
 
 // A table without a column, or with an application without measurements, is an error.
 func TestPolluxBadInput(t *testing.T) {
+	t.Parallel()
 	apps, dir := polluxApps(t), t.TempDir()
 	for text, want := range map[string]string{
 		"name,time,application,num_replicas\nx,1,ncf,1\n":              `no column "batch_size"`,
@@ -126,6 +131,7 @@ func TestPolluxBadInput(t *testing.T) {
 // Pollux (OSDI'21), vectors 1 and 2: four GPUs on two nodes, ten samples on each; and the value of
 // a sample in a batch of twice the size.
 func TestPolluxVectors(t *testing.T) {
+	t.Parallel()
 	for g, want := range map[float64]float64{1: 95.24, 2: 134.53} {
 		m := polluxModel{}
 		m[computeBase], m[computeSlope], m[nodesBase], m[nodesBase+1], m[overlap] = 0.1, 0.01, 0.2, 0.01, g
@@ -153,6 +159,7 @@ func TestPolluxVectors(t *testing.T) {
 // falls with the batch size; goodput is at most the throughput with the best batch, and equals it
 // with a batch of the first size; the speedup of one GPU is one.
 func TestPolluxGoodput(t *testing.T) {
+	t.Parallel()
 	r, tuned := rand.New(rand.NewPCG(3, 9)), 0
 	for range 500 {
 		up := func(least, most float64) float64 { return least * math.Pow(most/least, r.Float64()) }
@@ -197,6 +204,7 @@ func TestPolluxGoodput(t *testing.T) {
 // A job that has seen enough steps predicts the time of others, and its best batch is an allowed
 // one.
 func TestPolluxFit(t *testing.T) {
+	t.Parallel()
 	truth := polluxModel{0.2, 0.01, 0.3, 0.02, 0.05, 0.01, 1.5}
 	var rows []polluxSeen
 	for _, gpus := range []int{1, 2, 3, 4, 6, 8, 16} {
@@ -227,6 +235,7 @@ func TestPolluxFit(t *testing.T) {
 
 // Placement uses the fewest nodes; small jobs move out of the way of large ones.
 func TestPolluxArrange(t *testing.T) {
+	t.Parallel()
 	w := &PolluxWorld{jobs: make([]polluxJob, 33), learns: true}
 	app := &polluxApp{first: 1, max: 1 << 20, leastLocal: 1, mostLocal: 1 << 20}
 	for i := range w.jobs {

@@ -10,6 +10,7 @@ import (
 
 // On cluster 10 as many jobs meet their deadlines as in the published simulator.
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	w, err := RunSlots(context.Background(), shared.Path(t, "traces/elasticflow-itp/deadline/cluster10.csv"), 32)
 	if err != nil {
 		t.Fatal(err)
@@ -22,6 +23,7 @@ func TestSlots(t *testing.T) {
 // ElasticFlow's simulator, example C: the cost of a start shows only if another event happens
 // before the end.
 func TestSlotsHandExample(t *testing.T) {
+	t.Parallel()
 	path := t.TempDir() + "/trace.csv"
 	text := "job_id,submission_time,num_iteration,model_name,deadline,batch_size,num_gpu,duration\na,0,1,bert,110,128,8,100\nb,60,1,bert,220,128,8,100\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

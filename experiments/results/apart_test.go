@@ -11,6 +11,7 @@ import (
 // TestApart: of the measured rows those are played whose model and GPUs are known; a caller alone has its first token
 // after its prompt's step, and the others after one step each and the way of its keys and values.
 func TestApart(t *testing.T) {
+	t.Parallel()
 	list, err := readApart(shared.Path(t, "traces/llm-profiles/silicon-disagg.csv"))
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +49,7 @@ func TestApart(t *testing.T) {
 // TestApartReads: a step reads the weights of the experts that its tokens hit, and GPUs without data parallelism all
 // have the latent vectors.
 func TestApartReads(t *testing.T) {
+	t.Parallel()
 	m := apartModels["DeepSeek-V3, fp8"]
 	group, split := instances{1, 1, 1, 16}, instances{1, 16, 1, 1}
 	_, takes := m.on("H200-141GB", llm.FP8, group, true)

@@ -25,6 +25,7 @@ func jobsOf(pairs ...[2]int) (list []trace.Entry) {
 // The bound on one GPU is the shortest remaining time first; on many GPUs the jobs' own run times;
 // in between, half the run time after the mean busy time.
 func TestLowerBound(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		jobs []trace.Entry
 		gpus float64
@@ -43,6 +44,7 @@ func TestLowerBound(t *testing.T) {
 
 // No policy beats the bound, and some get close to it.
 func TestNoPolicyBeatsTheBound(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 2))
 	wl := &trace.Workload{}
 	at := 0

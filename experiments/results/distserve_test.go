@@ -12,6 +12,7 @@ import (
 
 // TestDistServe: all published figures are equal, and the page's statements about our engine hold.
 func TestDistServe(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/distserve-profiles/max_num_tokens.csv")))
 	tab, err := DistServe(context.Background(), dir)
 	if err != nil {

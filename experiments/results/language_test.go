@@ -12,6 +12,7 @@ import (
 // TestLanguageModels: the time of a token is within the errors that are expected of the roofline on the measured
 // points, and requests wait for KV memory where they were measured to.
 func TestLanguageModels(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/llm-profiles/silicon-agg.csv")))
 	tab, err := LanguageModels(t.Context(), traces)
 	if err != nil {
@@ -33,6 +34,7 @@ func TestLanguageModels(t *testing.T) {
 // TestMemoryCliff: 32 callers have their first token at once on two H100, and 64 wait half a minute for memory, as
 // measured: 0.29 s and 30.8 s.
 func TestMemoryCliff(t *testing.T) {
+	t.Parallel()
 	models, err := readMeasuredLoops(shared.Path(t, "traces/llm-profiles/silicon-agg.csv"))
 	if err != nil {
 		t.Fatal(err)

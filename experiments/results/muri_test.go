@@ -59,6 +59,7 @@ func half(decimals int) float64 {
 
 // The number of cluster events equals that of the published simulator, too.
 func TestMuriEvents(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		trace, pol string
 		world      compat.Profile
@@ -83,6 +84,7 @@ func TestMuriEvents(t *testing.T) {
 // which are demoted when. The expected figures were computed separately, from the simulator's rules
 // alone.
 func TestMuriAllAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		trace              string
 		jct, makespan, p99 float64

@@ -29,6 +29,7 @@ func TestCoflowPage(t *testing.T) {
 // TestSnapshots: shifts gain where the jobs of a link fit beside each other, nowhere do they cost anything, and the
 // page in the repository says so.
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	var tab Table
 	if err := tab.cassini(); err != nil {
 		t.Fatal(err)
@@ -55,6 +56,7 @@ func TestSnapshots(t *testing.T) {
 // TestFabrics: on a small part of the trace simulation, crux and muster have GPUs compute for the largest part of the
 // time on two layers with oversubscription.
 func TestFabrics(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/topology/lingjun2023_topo.csv")))
 	var tab Table
 	if err := tab.fabrics(context.Background(), traces, .04); err != nil {
@@ -115,6 +117,7 @@ func cell(t *testing.T, s *Section, column int, first ...string) float64 {
 // TestCruxParts: on 90 of the small cases, Crux' parts are near the best of all choices, as published, and what the
 // page says of its factors holds.
 func TestCruxParts(t *testing.T) {
+	t.Parallel()
 	var tab Table
 	tab.crux(context.Background(), 90)
 	if len(tab.Rows) != 3 {
@@ -138,7 +141,8 @@ func TestCruxParts(t *testing.T) {
 func TestTrafficMixes(t *testing.T) {
 	t.Parallel()
 	var tab Table
-	if err := tab.traffic(context.Background(), 40, 40); err != nil {
+	mixes := shared.Soak(20, 40)
+	if err := tab.traffic(context.Background(), mixes, mixes); err != nil {
 		t.Fatal(err)
 	}
 	s := &tab.Sections[0]

@@ -12,6 +12,7 @@ import (
 
 // TestParvaGPU: no more GPUs than published, and no request is late.
 func TestParvaGPU(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaGPU(context.Background(), dir)
 	if err != nil {
@@ -36,6 +37,7 @@ func TestParvaGPU(t *testing.T) {
 // TestParvaShares: parts of GPUs need no more GPUs than published for instances, and with even
 // arrivals no request is late.
 func TestParvaShares(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaShares(context.Background(), dir)
 	if err != nil {
@@ -57,6 +59,7 @@ func TestParvaShares(t *testing.T) {
 // TestParvaChanges: as few GPUs as published after every change, without a spare one, and no
 // service is short of capacity on the way.
 func TestParvaChanges(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	tab, err := ParvaChanges(context.Background(), dir)
 	if err != nil {
@@ -74,6 +77,7 @@ func TestParvaChanges(t *testing.T) {
 
 // TestParvaServers: a deployment on two servers has the GPUs of both.
 func TestParvaServers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	text := "Num instance,Num GPU,Model,Placement,Instance size,Batch size,Num proc\n0,0,a,0,3,1,1\n0,0,a,4,3,1,1\n0,7,a,0,7,1,1\n1,0,a,0,7,1,1\n"
 	if err := os.WriteFile(filepath.Join(dir, "deployment_SLO1_SLO1_ParvaGPU_deploy.csv"), []byte(text),

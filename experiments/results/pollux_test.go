@@ -10,6 +10,7 @@ import (
 
 // TestPollux compares the replays with the published means, all 24.
 func TestPollux(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(filepath.Dir(shared.Path(t, "traces/pollux/expected/avg_jct.csv"))))
 	tab, err := Pollux(context.Background(), dir)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 // TestTiresias compares the 60-job replay with the upstream simulator's figures: within 2 %, and
 // exactly where the rules are the same.
 func TestTiresias(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/tiresias/60_job.csv")))
 	tab, err := Tiresias(context.Background(), dir)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 // TestServing: on the recorded requests no policy that learns, as muster does, has more in time, unless both keep the
 // goal; with the rates in its forecast muster has as many.
 func TestServing(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/azure-llm/AzureLLMInferenceTrace_conv.csv")))
 	for _, speed := range shared.Soak([]float64{8}, []float64{1, 4, 8}) {
 		l, err := conversations(speed)(traces)
@@ -44,6 +45,7 @@ func TestServing(t *testing.T) {
 
 // TestSharing: parts of GPUs carry more than turns on whole ones on ParvaGPU's sets.
 func TestSharing(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	var tab Table
 	if err := tab.sharing(traces, shared.Soak(2, parvaSets)); err != nil {
@@ -61,6 +63,7 @@ func TestSharing(t *testing.T) {
 
 // TestTogether: where services share GPUs, no other policy has more in time than muster, and each takes more GPU-hours.
 func TestTogether(t *testing.T) {
+	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	services, err := parvaTogether(traces, 1, shared.Soak(12, 58))
 	if err != nil {

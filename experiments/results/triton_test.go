@@ -13,6 +13,7 @@ import (
 // off, the T4, two instances do 1.6 times as much as one, not twice, so 25 % are allowed for a loop, and a tenth in the
 // mean. How many are in a batch depends on the rule more than on the times.
 func TestTriton(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Dir(shared.Path(t, "traces/serving-profiles/triton-dynamic-closed-loop.csv"))
 	list, profiles, err := readTriton(dir)
 	if err != nil {
