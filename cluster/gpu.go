@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync"
 )
 
 // GPUModel describes a kind of GPU. Without MemSlots the model cannot be partitioned.
@@ -138,7 +137,7 @@ func mig8(m GPUModel, gb [6]int, mib ...MiB) GPUModel {
 // figure in MiB, for MIG instances the usable one where it is known; a cluster file may override
 // any of it.
 func Models() []GPUModel {
-	list := slices.Clone(catalogue())
+	list := slices.Clone(catalogue)
 	for i := range list {
 		list[i].Profiles = slices.Clone(list[i].Profiles)
 	}
@@ -146,7 +145,7 @@ func Models() []GPUModel {
 }
 
 // catalogue is what Models lists, for reading only.
-var catalogue = sync.OnceValue(func() []GPUModel {
+var catalogue = func() []GPUModel {
 	const g = 1024
 	sw := func(name string, gb MiB, gen string) GPUModel {
 		return GPUModel{Name: name, Memory: gb * g, Generation: gen, NVLink: true, NVSwitch: true}
@@ -177,7 +176,7 @@ var catalogue = sync.OnceValue(func() []GPUModel {
 		mig8(sw("B200-180GB", 180, "blackwell"), [6]int{23, 45, 45, 90, 90, 180}),
 		mig8(sw("GB200-186GB", 186, "blackwell"), [6]int{24, 47, 47, 93, 93, 186}),
 	}
-})
+}()
 
 // FindModel looks a model up by its name or, where that is unambiguous in
 // practice, by its family ("V100" is the 16 GB part, "H100" the 80 GB part).
@@ -185,7 +184,7 @@ func FindModel(name string) (GPUModel, bool) {
 	norm := func(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "_", "-")) }
 	want := norm(name)
 	found := -1
-	for i, m := range catalogue() {
+	for i, m := range catalogue {
 		have := norm(m.Name)
 		if have == want {
 			found = i
@@ -198,7 +197,7 @@ func FindModel(name string) (GPUModel, bool) {
 	if found < 0 {
 		return GPUModel{}, false
 	}
-	m := catalogue()[found]
+	m := catalogue[found]
 	m.Profiles = slices.Clone(m.Profiles)
 	return m, true
 }
