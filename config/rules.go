@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
@@ -92,7 +93,7 @@ func (r *Rules) Check() error {
 	if err != nil {
 		return err
 	}
-	if p, ok := cfg.Policy.(engine.Fitter); ok {
+	if p, ok := cfg.Policy.(sched.Fitter); ok {
 		if err := p.Fits(&r.Spec); err != nil {
 			return fmt.Errorf("policy %s: %w", cfg.Policy.Name(), err)
 		}

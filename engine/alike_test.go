@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
@@ -27,7 +28,7 @@ func TestAlikeRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := e.Snapshot()
-		s.Past = &PastRecord{
+		s.Past = &past.Record{
 			Jobs:    []sched.Earlier{{User: "ann", Name: "train", Submit: 5, Milli: 1000, Ran: time.Hour, Served: 1}},
 			InForce: 1, Period: 1}
 		data, err := json.Marshal(s)

@@ -35,6 +35,16 @@ func (e *Engine) Beliefs() []Belief {
 // and the bad GPUs that the engine believes them to have.
 func (e *Engine) Nodes() []cluster.Node { return inventory.Described(&e.st) }
 
+// Carryover is what a job that stops now, for others, has been given, for the one that goes
+// on in its place; nil: nothing, or there is no such job.
+func (e *Engine) Carryover(id cluster.JobID, now cluster.Time) *Carryover {
+	j := e.job(id)
+	if j == nil {
+		return nil
+	}
+	return j.CarryoverAt(now, e.plan.ServedAt(j, now))
+}
+
 // Spec returns a job as the engine has it; nil if there is none. It must not
 // be changed.
 func (e *Engine) Spec(id cluster.JobID) *cluster.Job {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -151,7 +152,7 @@ func TestDefragCheapest(t *testing.T) {
 					t.Fatalf("seed %d: gang of %d, free %v, %v: the planner has %q (%v, %s); %v is possible", seed,
 						gang, d.free, d.jobs, movesText(&m), m.Cost, m.Text, cost)
 				}
-				if found++; slices.ContainsFunc(m.Moves, func(x engine.Move) bool { return x.From[0] != m.On[0] }) {
+				if found++; slices.ContainsFunc(m.Moves, func(x defrag.Move) bool { return x.From[0] != m.On[0] }) {
 					chained++
 				}
 			}
@@ -184,7 +185,7 @@ func TestDefragBuddies(t *testing.T) {
 		if len(m.Moves) == 0 {
 			t.Fatalf("seed %d: no moves for a gang of %d, free %v, %v: %s", seed, gang, d.free, d.jobs, m.Text)
 		}
-		if found++; slices.ContainsFunc(m.Moves, func(x engine.Move) bool { return len(x.After) > 0 }) {
+		if found++; slices.ContainsFunc(m.Moves, func(x defrag.Move) bool { return len(x.After) > 0 }) {
 			deep++
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 // submit takes a job in, unless it can never run: even on the empty, healthy
 // cluster there is no place for it.
-func (d *dumb) submit(spec *cluster.Job, before *engine.Given) {
+func (d *dumb) submit(spec *cluster.Job, before *engine.Carryover) {
 	if int(spec.ID) < len(d.jobs) {
 		return // it was adopted
 	}

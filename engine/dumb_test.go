@@ -63,7 +63,7 @@ type dumb struct {
 type dumbJob struct {
 	*cluster.Job
 	shape         string // what is refused for one of these is refused for all
-	state         engine.State
+	state         engine.Phase
 	hold          bool
 	begun         bool // its begin time is over
 	began         bool // it ran at all
@@ -457,7 +457,7 @@ func (d *dumb) event(ev *engine.Event) {
 	case engine.NodesNamed:
 		d.sets[ev.Set.Name], d.stagesOf = ev.Set.Nodes, nil
 	case engine.Submitted:
-		d.submit(ev.Spec, ev.Given)
+		d.submit(ev.Spec, ev.Carryover)
 	case engine.Adopted:
 		d.tell(ev, d.adopt(ev.Record))
 	case engine.Updated:

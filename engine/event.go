@@ -50,10 +50,10 @@ type Event struct {
 	Job  cluster.JobID `json:"job,omitempty"`
 	Spec *cluster.Job  `json:"spec,omitempty"` // Submitted, Updated
 	// Submitted: what it was given under other numbers; nil: nothing
-	Given  *Given         `json:"given,omitempty"`
-	Reason job.StopReason `json:"reason,omitempty"` // Stopped
-	Done   time.Duration  `json:"done,omitempty"`   // Stopped, Progress: useful work so far, on the reference GPU
-	Saved  time.Duration  `json:"saved,omitempty"`  // Progress: ... of which a checkpoint is safe
+	Carryover *Carryover     `json:"given,omitempty"`
+	Reason    job.StopReason `json:"reason,omitempty"` // Stopped
+	Done      time.Duration  `json:"done,omitempty"`   // Stopped, Progress: useful work so far, on the reference GPU
+	Saved     time.Duration  `json:"saved,omitempty"`  // Progress: ... of which a checkpoint is safe
 	// Started, Resized, Progress: speed against the reference, in ppm; 0: unknown (taken as 1,000,000)
 	Rate int64 `json:"rate,omitempty"`
 	// Progress: all of its useful work, as it looks now; 0: as before

@@ -10,6 +10,13 @@ import (
 	"github.com/muster-gpu/muster/engine/sched"
 )
 
+// Names of package job, which tests of this package cannot import: a function of theirs has its name.
+type (
+	Phase    = job.Phase
+	Slice    = job.Slice
+	PaceUnit = job.PaceUnit
+)
+
 // Forget makes the engine forget everything that it remembers of earlier
 // passes only to save work: which shapes and groups failed, and that nothing
 // has happened since; and has plans be shown all that wait. From then on it also remembers nothing within a pass.

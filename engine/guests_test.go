@@ -6,17 +6,18 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/policy"
 )
 
 // beside is a policy that puts every job beside job 0, or apart.
 type beside struct{ alone bool }
 
-func (b *beside) Name() string                               { return "beside" }
-func (b *beside) Traits() engine.Traits                      { return engine.Traits{Backfill: engine.Skip} }
-func (b *beside) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
-func (b *beside) Plan(_ engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never}
+func (b *beside) Name() string                             { return "beside" }
+func (b *beside) Traits() sched.Traits                     { return sched.Traits{Backfill: engine.Skip} }
+func (b *beside) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
+func (b *beside) Plan(_ sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never}
 	for _, j := range jobs {
 		t := engine.Target{Alone: b.alone}
 		if j.Spec().ID != 0 && !b.alone {
@@ -117,12 +118,12 @@ type moves struct {
 	to map[cluster.JobID]cluster.JobID
 }
 
-func (m *moves) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.Skip, Round: 10 * time.Second}
+func (m *moves) Traits() sched.Traits {
+	return sched.Traits{Backfill: engine.Skip, Round: 10 * time.Second}
 }
 
-func (m *moves) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: v.Now() + 1}
+func (m *moves) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: v.Now() + 1}
 	for _, j := range jobs {
 		t := engine.Target{}
 		if to, ok := m.to[j.Spec().ID]; ok {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -22,7 +23,7 @@ type scatter struct {
 }
 
 // newPolicy makes a policy by name, those of the tests among them.
-func newPolicy(name string) (engine.Policy, error) {
+func newPolicy(name string) (sched.Policy, error) {
 	switch name {
 	case "scatter":
 		return &scatter{name: name}, nil
@@ -52,7 +53,7 @@ func chosen(id cluster.JobID) bool { return id%3 == 0 }
 
 func (s *some) Chooses(spec *cluster.Job) bool { return chosen(spec.ID) }
 
-func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (s *some) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	p := s.scatter.Plan(v, jobs)
 	for i, j := range jobs {
 		p.Targets[i].Idle = p.Targets[i].Idle && chosen(j.Spec().ID)
@@ -62,24 +63,24 @@ func (s *some) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 func (s *scatter) Name() string { return s.name }
 
-func (s *scatter) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts,
+func (s *scatter) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: engine.Skip, Round: s.round, Gated: s.gated, Divides: s.cuts,
 		OnlyDivides: s.only, Anywhere: !s.cuts}
 }
 
-func (s *scatter) Key(_ engine.View, j engine.JobView) engine.Key {
+func (s *scatter) Key(_ sched.View, j sched.JobView) engine.Key {
 	if t := j.Target(); t != nil {
 		return engine.Key{t.Rank, -int64(len(t.Memo))}
 	}
 	return engine.Key{9}
 }
 
-func (s *scatter) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (s *scatter) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	n := int64(1)
 	if m := v.Memo(); m != nil {
 		n += m[0]
 	}
-	p := engine.Plan{Next: cluster.Never, Memo: []int64{n}}
+	p := sched.Plan{Next: cluster.Never, Memo: []int64{n}}
 	if n%3 == 0 {
 		p.Next = v.Now().Add(time.Duration(7+n%50) * time.Second)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -62,7 +63,7 @@ func TestRandomDefrag(t *testing.T) {
 
 // planner reports whether the policy plans.
 func (sc *scenario) planner() bool {
-	_, ok := sc.cfg.Policy.(engine.Planner)
+	_, ok := sc.cfg.Policy.(sched.Planner)
 	return ok
 }
 

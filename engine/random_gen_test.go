@@ -323,7 +323,7 @@ func (g *generator) event() (engine.Event, bool) {
 	case k < 60 || len(g.jobs) == 0:
 		j := g.job(cluster.JobID(len(g.jobs)))
 		g.jobs = append(g.jobs, j)
-		return engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Given: randomGiven(j, g.at)}, true
+		return engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Carryover: randomCarryover(j, g.at)}, true
 	case k < 66:
 		return engine.Event{Type: engine.Cancelled, Job: g.some()}, true
 	case k < 70:
@@ -492,14 +492,14 @@ func (w *randomWorld) onGiven(allocs []engine.Alloc) bool {
 	return slices.ContainsFunc(allocs, func(a engine.Alloc) bool { return slices.Contains(given, nodes[a.Node].Name) })
 }
 
-// randomGiven is what a job was given before it was submitted; nil, as for most: nothing.
-func randomGiven(j *cluster.Job, now cluster.Time) *engine.Given {
+// randomCarryover is what a job was given before it was submitted; nil, as for most: nothing.
+func randomCarryover(j *cluster.Job, now cluster.Time) *engine.Carryover {
 	r := rand.New(rand.NewPCG(uint64(j.ID), uint64(now)))
 	if now == 0 || chance(r, 85) {
 		return nil
 	}
 	work := int64(r.IntN(400_000_000))
-	b := &engine.Given{Attained: work, Service: work, Ran: seconds(1 + r.IntN(400)), Rate: 1_000_000,
+	b := &engine.Carryover{Attained: work, Service: work, Ran: seconds(1 + r.IntN(400)), Rate: 1_000_000,
 		Preemptions: int32(1 + r.IntN(3)), FirstStart: 1 + cluster.Time(r.Int64N(int64(now)))}
 	b.Done = b.Ran * time.Duration(r.IntN(4)) / 4
 	return b

@@ -353,8 +353,8 @@ func (w *randomWorld) outside(ev *engine.Event) (engine.Event, bool) {
 			w.jobs = append(w.jobs, nil)
 		}
 		w.jobs[ev.Job] = &worldJob{spec: ev.Spec, left: seconds(10 + w.draw(ev.Job, 0, 1).IntN(400))}
-		if ev.Given != nil {
-			w.jobs[ev.Job].served = ev.Given.Attained
+		if ev.Carryover != nil {
+			w.jobs[ev.Job].served = ev.Carryover.Attained
 		}
 		w.alive++
 		return *ev, true

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 )
@@ -764,11 +765,11 @@ func TestSliceOnBrokenGPU(t *testing.T) {
 // most plans for each job the most that it can have.
 type most struct{}
 
-func (most) Name() string                               { return "most" }
-func (most) Traits() engine.Traits                      { return engine.Traits{Backfill: engine.Skip} }
-func (most) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
-func (most) Plan(_ engine.View, l []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never}
+func (most) Name() string                             { return "most" }
+func (most) Traits() sched.Traits                     { return sched.Traits{Backfill: engine.Skip} }
+func (most) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
+func (most) Plan(_ sched.View, l []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never}
 	for _, j := range l {
 		_, _, n := j.Tasks()
 		p.Targets = append(p.Targets, engine.Target{Tasks: n})

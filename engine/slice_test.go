@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // cutter is a policy that has jobs on instances, by number.
@@ -15,12 +16,12 @@ type cutter struct {
 }
 
 func (c *cutter) Name() string { return "cutter" }
-func (c *cutter) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.Skip, Divides: true, OnlyDivides: c.only, Gated: true}
+func (c *cutter) Traits() sched.Traits {
+	return sched.Traits{Backfill: engine.Skip, Divides: true, OnlyDivides: c.only, Gated: true}
 }
-func (c *cutter) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
-func (c *cutter) Plan(_ engine.View, jobs []engine.JobView) engine.Plan {
-	p := engine.Plan{Next: cluster.Never}
+func (c *cutter) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
+func (c *cutter) Plan(_ sched.View, jobs []sched.JobView) sched.Plan {
+	p := sched.Plan{Next: cluster.Never}
 	for _, j := range jobs {
 		c.shown = append(c.shown, j.Spec().ID)
 		t := engine.Target{}

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/limits"
 	"github.com/muster-gpu/muster/engine/order"
+	"github.com/muster-gpu/muster/engine/past"
 	"github.com/muster-gpu/muster/engine/plan"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
@@ -40,7 +41,7 @@ type Snapshot struct {
 	Rekeyed cluster.Time            `json:"rekeyed,omitempty"`
 	Rerun   cluster.Time            `json:"rerun,omitempty"`
 	Elastic int                     `json:"elastic,omitempty"`
-	Past    *PastRecord             `json:"past,omitempty"`
+	Past    *past.Record            `json:"past,omitempty"`
 	Fresh   bool                    `json:"pass_due,omitempty"` // something is to be looked at in the next step
 	Planned *plan.Record            `json:"planned,omitempty"`
 	// what jobs in shares of one GPU were measured to do to each other
@@ -120,7 +121,7 @@ func (e *Engine) Common() Snapshot {
 }
 
 // Past writes down what completed jobs tell; nil: nothing is learned from them.
-func (e *Engine) Past() *PastRecord { return e.past.Record() }
+func (e *Engine) Past() *past.Record { return e.past.Record() }
 
 // PastRevision grows whenever Past becomes another.
 func (e *Engine) PastRevision() int64 { return e.past.Revision() }
@@ -134,25 +135,9 @@ func (e *Engine) Record(id cluster.JobID) *job.Record {
 	if j == nil {
 		return nil
 	}
-	r := &job.Record{Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Holdings: j.Holdings.CopiedFor(id),
-		Target: j.Target.Copied()}
-	if j.Weight != cluster.Whole {
-		r.Weight = j.Weight
-	}
-	if slices.Equal(j.Frozen, j.Home) && j.Asleep == j.Done {
-		r.Frozen, r.Asleep = nil, 0
-	}
+	r := j.Record(e.mode == sched.Conservative)
 	if j.State == job.Pending {
 		r.Singles = slices.Clone(e.deps.Singles(id))
-	}
-	if e.mode == sched.Conservative && j.State == job.Pending && j.Promise != cluster.Never {
-		r.Promise, r.Plan = j.Promise, slices.Clone(j.Plan)
-	}
-	switch {
-	case j.Eligible:
-		r.Key = j.Key.Key
-	case j.State >= job.Placed && j.State <= job.Running:
-		r.Key, r.EndKey = j.Key.Key, j.EndKey.Key[0]
 	}
 	return r
 }

@@ -81,7 +81,7 @@ func phaseOf(t EventType) int {
 func (e *Engine) handle(ev *Event) {
 	switch ev.Type {
 	case Submitted:
-		e.submit(ev.Spec, ev.Given)
+		e.submit(ev.Spec, ev.Carryover)
 		return
 	case NodeUp, NodeDown, NodeDrained, GPUBad, NodeResized, NodeChanged:
 		e.nodeEvent(ev)
@@ -146,7 +146,7 @@ func (e *Engine) job(id cluster.JobID) *job.State {
 // it are answered with Reject.
 func (e *Engine) Check(s *cluster.Job) string { return e.admission.Check(s) }
 
-func (e *Engine) submit(spec *cluster.Job, before *Given) {
+func (e *Engine) submit(spec *cluster.Job, before *Carryover) {
 	if e.job(spec.ID) != nil {
 		return // a repeated report
 	}
@@ -163,7 +163,10 @@ func (e *Engine) submit(spec *cluster.Job, before *Given) {
 	}
 	e.jobs[spec.ID] = j
 	e.live++
-	e.goOn(j, before)
+	if before != nil && before.Possible(e.w.Now) {
+		e.giveTenure(j)
+		j.GoOn(before)
+	}
 	q, text := e.admission.CheckSpec(spec)
 	if text != "" {
 		e.reject(j, job.Impossible, text)

@@ -287,7 +287,7 @@ func (w *pair) draw(at cluster.Time, nodes []cluster.Node) {
 		if w.facts != nil && chance(w.facts, 20) { // found running, or else submitted
 			w.add(at, engine.Event{Type: engine.Adopted, Job: j.ID, Spec: j})
 		}
-		w.add(at, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Given: randomGiven(j, at)})
+		w.add(at, engine.Event{Type: engine.Submitted, Job: j.ID, Spec: j, Carryover: randomCarryover(j, at)})
 	case k < 18:
 		w.add(at, engine.Event{Type: engine.Cancelled, Job: w.some()})
 	case k < 20:

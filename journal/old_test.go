@@ -80,7 +80,7 @@ func TestOldSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, _, err := r.Next()
-	if err != nil || len(b.Events) != 1 || b.Events[0].Given.Before != 7 {
+	if err != nil || len(b.Events) != 1 || b.Events[0].Carryover.Before != 7 {
 		t.Errorf("%+v, %v", b, err)
 	}
 }

@@ -36,9 +36,9 @@ func (d *Driver) leaveTo(p succession.Parting, id cluster.JobID, spec *cluster.J
 	if p.Owner == "" || spec == nil {
 		return
 	}
-	if b := d.eng.Given(id, d.now); b != nil {
+	if b := d.eng.Carryover(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		left := plans.Before{Given: *b, Submit: spec.Submit, Work: d.workOf(id)}
+		left := plans.Before{Carryover: *b, Submit: spec.Submit, Work: d.workOf(id)}
 		d.inheritances.Keep(&succession.Inheritance{Parting: p, At: d.now, Before: left}, d.now)
 	}
 }
@@ -86,7 +86,7 @@ func (d *Driver) noteFor(obj *v1.Pod, annotation, text string) {
 
 // goOn makes a gang's job go on as the one before it. What pods carry is not believed so far
 // that they would be older than what makes them.
-func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
+func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Carryover {
 	l := g.inheritance
 	if l == nil {
 		return nil
@@ -96,19 +96,19 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Given {
 	if l.Carried {
 		origins, err := d.annotationSources(g, first)
 		if err != nil {
-			return &l.Given
+			return &l.Carryover
 		}
 		submit = max(submit, cluster.Time(terms.Created(origins, g.Members()).UnixNano()))
 	}
 	spec.Submit = min(spec.Submit, submit)
-	return &l.Given
+	return &l.Carryover
 }
 
 // beforeStart is what a gang that starts now was given before; nil: nothing.
 func (g *gang) beforeStart(e *engine.Engine) *plans.Before {
-	b := e.Given(g.id, e.Now())
+	b := e.Carryover(g.id, e.Now())
 	if b == nil || b.Ran == 0 {
 		return nil
 	}
-	return &plans.Before{Given: *b, Submit: g.spec.Submit, Work: g.inheritance.KnownWork()}
+	return &plans.Before{Carryover: *b, Submit: g.spec.Submit, Work: g.inheritance.KnownWork()}
 }

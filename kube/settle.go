@@ -251,7 +251,7 @@ func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Tim
 		d.agenda.at(g, now)
 	}
 	return append(d.nodes.Sets.Name(g.nodes),
-		engine.Event{Type: engine.Submitted, Job: g.id, Given: d.goOn(g, pods[0].Obj, spec), Spec: spec})
+		engine.Event{Type: engine.Submitted, Job: g.id, Carryover: d.goOn(g, pods[0].Obj, spec), Spec: spec})
 }
 
 // asks reports whether a pod of the gang wants to be bound, now or later.

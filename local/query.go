@@ -69,16 +69,10 @@ func (m *Machine) view(j *job) show.Job {
 	}
 	v.Network = m.networkOf(j)
 	if j.Info.Record.State == engine.Pending {
-		v.Code = codes[j.Info.Record.Parked]
+		v.Code = record.Code(j.Info.Record.Parked)
 	}
 	return v
 }
-
-// codes are Slurm's names of what keeps a job out of the line.
-var codes = map[engine.Parked]string{engine.NotParked: "Priority", engine.ParkedHold: "JobHeldUser",
-	engine.ParkedBegin:      "BeginTime",
-	engine.ParkedDependency: "Dependency", engine.ParkedArray: "JobArrayTaskLimit",
-	engine.ParkedSingleton: "Dependency", engine.ParkedPlan: "Resources"}
 
 // mostExplained bounds how many waiting jobs of a list are explained, the
 // oldest first; muster why explains any. An explanation costs as much as there
@@ -203,7 +197,7 @@ func (m *Machine) why(ctx context.Context, id int, changes bool, seen *foresight
 		w.Blockers = []string{}
 	}
 	// one that is suspended cannot be changed (Update), nor moved
-	if rec := j.Whole().Record; changes && rec.State == engine.Pending && rec.Parked == engine.NotParked &&
+	if rec := j.Whole().Record; changes && rec.AwaitsTurn() &&
 		len(j.Spec.Tasks) == 1 && j.run == nil && rec.Home == nil {
 		snap := m.eng.Snapshot()
 		return w, j.Spec, &snap, nil

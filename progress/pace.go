@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 )
@@ -89,13 +90,13 @@ func (p *Pace) Speed() int64 {
 // Tell is the speed to report to the policy for a job on what it has to itself, in millionths of
 // samples or, if it reports none, steps per second; 0: nothing new. The speed of an earlier run
 // says nothing of this one, which may be on other GPUs.
-func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit engine.PaceUnit) {
+func (p *Pace) Tell(n *show.Progress) (perSecond int64, unit job.PaceUnit) {
 	if p.Beside || p.Heard-p.Since < leastPace || p.Last <= p.From {
 		return 0, 0
 	}
 	v := p.Rate
 	if n.SamplesPerSec > 0 {
-		v, unit = n.SamplesPerSec, engine.PaceSamples
+		v, unit = n.SamplesPerSec, job.PaceSamples
 	}
 	if p.ReportedIn == p.Run && math.Abs(v-p.Reported) < p.Reported/50 || v <= 0 || v > 1e9 {
 		return 0, 0

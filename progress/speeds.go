@@ -3,6 +3,7 @@ package progress
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 )
@@ -13,7 +14,7 @@ func Speeds(e *engine.Engine) show.Speeds {
 	s := show.Speeds{Paces: []show.Pace{}, Pairs: []show.Pair{}}
 	for _, r := range e.Paces() {
 		unit := "steps"
-		if r.Unit == engine.PaceSamples {
+		if r.Unit == job.PaceSamples {
 			unit = "samples"
 		}
 		s.Paces = append(s.Paces,

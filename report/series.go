@@ -28,7 +28,7 @@ type Sample struct {
 	Alloc, Busy cluster.Milli // held by jobs; the part of it that computes
 	Demand      cluster.Milli // requested by pending jobs
 	Split, Free cluster.Milli // free on partly used nodes; all free
-	Useless     cluster.Milli // free, but unusable for recently submitted tasks (engine.Fragmentation)
+	Useless     cluster.Milli // free, but unusable for recently submitted tasks (inventory.Fragmentation)
 	Pending     int64         // jobs
 	Running     int64
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/report"
 )
 
@@ -30,12 +31,12 @@ type Book struct {
 	running   int64
 	demand    cluster.Milli // asked for by pending jobs
 	nodeUsed  []cluster.Milli
-	weight    []int64                     // of each node's GPU model, in thousandths
-	kinds     []report.Kind               // GPU models with their weights; nil: no model has a weight
-	split     cluster.Milli               // free on partly used nodes
-	uselessAt cluster.Time                // when useless was last computed
-	useless   cluster.Milli               // free, but of no use (engine.Fragmentation)
-	frag      func() engine.Fragmentation // nil: fragmentation is not recorded
+	weight    []int64                        // of each node's GPU model, in thousandths
+	kinds     []report.Kind                  // GPU models with their weights; nil: no model has a weight
+	split     cluster.Milli                  // free on partly used nodes
+	uselessAt cluster.Time                   // when useless was last computed
+	useless   cluster.Milli                  // free, but of no use (inventory.Fragmentation)
+	frag      func() inventory.Fragmentation // nil: fragmentation is not recorded
 	queues    []string
 	queueID   map[string]int32
 	queueUse  []cluster.Milli

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/report"
@@ -292,7 +293,7 @@ func leasesKept(t *testing.T, startup time.Duration, least int) {
 
 // accepts submits jobs one after the other at one instant and reports for each whether its deadline
 // is accepted.
-func accepts(t *testing.T, size string, speeds engine.Speeds, jobs ...*cluster.Job) (list []bool) {
+func accepts(t *testing.T, size string, speeds sched.Speeds, jobs ...*cluster.Job) (list []bool) {
 	t.Helper()
 	e := engineOn(shared.Must(cluster.ParseShort(size)),
 		engine.Config{Policy: mustPolicy(t, "elasticflow"), Speeds: speeds})

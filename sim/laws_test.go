@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
@@ -51,7 +52,7 @@ func engineOn(spec *cluster.Spec, cfg engine.Config) *engine.Engine {
 	return shared.Must(engine.New(cfg))
 }
 
-func mustPolicy(t *testing.T, text string) engine.Policy {
+func mustPolicy(t *testing.T, text string) sched.Policy {
 	t.Helper()
 	p := shared.Must(policy.New(text))
 	return p
@@ -81,11 +82,11 @@ func ends(t *testing.T, records []report.Record, k int) (list []string) {
 
 // slower is a policy whose own periods are k times as long.
 type slower struct {
-	engine.Policy
+	sched.Policy
 	k time.Duration
 }
 
-func (s slower) Traits() engine.Traits {
+func (s slower) Traits() sched.Traits {
 	t := s.Policy.Traits()
 	t.Rekey, t.Rerun = t.Rekey*s.k, t.Rerun*s.k
 	return t
@@ -93,12 +94,12 @@ func (s slower) Traits() engine.Traits {
 
 type slowerHeads struct{ slower }
 
-func (s slowerHeads) HeadKey(v engine.View, j engine.JobView) engine.Key {
-	return s.Policy.(engine.HeadKeyer).HeadKey(v, j)
+func (s slowerHeads) HeadKey(v sched.View, j sched.JobView) engine.Key {
+	return s.Policy.(sched.HeadKeyer).HeadKey(v, j)
 }
 
 // scaled returns a policy with all of its times multiplied by k.
-func scaled(t *testing.T, name string, k int) engine.Policy {
+func scaled(t *testing.T, name string, k int) sched.Policy {
 	t.Helper()
 	d := time.Duration(k)
 	switch name {

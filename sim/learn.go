@@ -8,7 +8,7 @@ import (
 )
 
 // LearnWorlds draws worlds in which policy sched2 learns from a trace (learn.Worlds). Jobs that its network cannot
-// handle are left out. Losses by distance come from the model, as the policy receives them (engine.View.Losses);
+// handle are left out. Losses by distance come from the model, as the policy receives them (sched.View.Losses);
 // without a model (nil) only skew is known. Jobs without an estimate have unknown length.
 func LearnWorlds(spec *cluster.Spec, entries []trace.Entry,
 	model perf.Model) (func(r *learn.Rand, load float64) *learn.World, error) {
@@ -41,7 +41,7 @@ func LearnWorlds(spec *cluster.Spec, entries []trace.Entry,
 }
 
 // lostApart is the part of its speed that a job loses on several nodes of one rack, and on several
-// racks, as in engine.View.Losses.
+// racks, as in sched.View.Losses.
 func lostApart(j *cluster.Job, model perf.Model) (loss [2]float64) {
 	if j.NumTasks() < 2 {
 		return loss

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/policy"
@@ -211,7 +212,7 @@ func (l *ledger) action(a *engine.Action) {
 	j, c := &l.jobs[id], &l.entries[id].Job.Checkpoint
 	switch a.Type {
 	case engine.Start:
-		if j.frozen != nil && !engine.SameDevices(j.frozen, a.Allocs) {
+		if j.frozen != nil && !inventory.SamePlace(j.frozen, a.Allocs) {
 			l.forget(id)
 		}
 		j.frozen, j.allocs = nil, slices.Clone(a.Allocs)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/trace"
@@ -41,7 +42,7 @@ func TestMeasuredSpeeds(t *testing.T) {
 		}
 	}
 	for _, pol := range []string{"allox", "gavel"} {
-		mean := func(speeds engine.Speeds, told bool) float64 {
+		mean := func(speeds sched.Speeds, told bool) float64 {
 			out := Run(context.Background(), spec, entries,
 				Setup{Policy: pol, Placer: "best-fit", Config: engine.Config{Speeds: speeds},
 					World: Options{Model: truth, Paces: told}})

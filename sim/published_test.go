@@ -29,12 +29,12 @@ func played(t *testing.T, size string, cfg engine.Config, entries []trace.Entry,
 	}
 }
 
-// leveler is implemented by Tiresias' policies besides engine.Policy.
+// leveler is implemented by Tiresias' policies besides sched.Policy.
 type leveler interface {
-	engine.Policy
+	sched.Policy
 	sched.KeyChanger
 	sched.Promoter
-	Level(j engine.JobView) int
+	Level(j sched.JobView) int
 	LevelOf(service int64) int
 }
 
@@ -56,7 +56,7 @@ type served struct {
 	quiet   int
 }
 
-func (c *climber) Key(v engine.View, j engine.JobView) engine.Key {
+func (c *climber) Key(v sched.View, j sched.JobView) engine.Key {
 	id, now := j.Spec().ID, served{level: c.Level(j)}
 	now.service, now.ran = j.Executed()
 	was, known := c.had[id]

@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/network/traffic"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/place"
@@ -205,7 +206,7 @@ func Run(ctx context.Context, spec *cluster.Spec, entries []trace.Entry, s Setup
 		return out
 	}
 	out.Label = cfg.Policy.Name()
-	if p, ok := cfg.Policy.(engine.Fitter); ok {
+	if p, ok := cfg.Policy.(sched.Fitter); ok {
 		if out.Err = p.Fits(spec); out.Err != nil {
 			return out
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/internal/heap"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/report"
@@ -468,7 +469,7 @@ func (w *World) begin(j *jobRun, a *engine.Action) {
 		j.milli += a.Allocs[i].Milli()
 	}
 	w.runs++
-	goesOn := j.frozen != nil && engine.SameDevices(j.frozen, a.Allocs)
+	goesOn := j.frozen != nil && inventory.SamePlace(j.frozen, a.Allocs)
 	if j.frozen != nil && !goesOn { // its memory is on other devices
 		w.forget(j)
 	}
@@ -593,7 +594,7 @@ func (j *jobRun) lastCheckpoint(done time.Duration) time.Duration {
 }
 
 func (w *World) resize(j *jobRun, a *engine.Action) {
-	if engine.SameDevices(j.allocs, a.Allocs) {
+	if inventory.SamePlace(j.allocs, a.Allocs) {
 		return // the decision was applied already
 	}
 	was := j.phase

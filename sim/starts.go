@@ -70,7 +70,7 @@ func (s *Starts) Watch(e *engine.Engine, restore func(*engine.Snapshot) (*engine
 		}
 		s.last = b.Now
 		for _, j := range arrived {
-			if r := e.Record(j.ID); r == nil || r.State != engine.Pending || r.Parked != engine.NotParked {
+			if r := e.Record(j.ID); r == nil || !r.AwaitsTurn() {
 				continue
 			}
 			if s.waited++; (s.waited-1)%max(1, s.Every) == 0 {
@@ -102,7 +102,7 @@ func (s *Starts) ask(e *engine.Engine, restore func(*engine.Snapshot) (*engine.E
 	ids := []cluster.JobID{j.ID}
 	others := slices.DeleteFunc(e.Waiting(), func(id cluster.JobID) bool {
 		r := e.Record(id)
-		return id == j.ID || r.State != engine.Pending || r.Parked != engine.NotParked ||
+		return id == j.ID || !r.AwaitsTurn() ||
 			r.FirstStart != cluster.Never || e.Spec(id).Submit == now
 	})
 	for i := range min(alsoAsked, len(others)) {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"time"
@@ -55,6 +56,9 @@ type Facts struct {
 	Waits         int32 `json:"waits,omitempty"`    // stopping jobs that must leave before it can start
 	Tasks         int32 `json:"tasks,omitempty"`    // of the (elastic) first set
 }
+
+// AwaitsTurn reports whether a pending job waits for nothing but room and its turn.
+func (f *Facts) AwaitsTurn() bool { return f.State == Pending && f.Parked == NotParked }
 
 // Account is what the engine knows only of jobs that were given something: what they received, and
 // the times and measurements of their runs. What is added here survives restarts; slices are cloned
@@ -127,6 +131,49 @@ func (h Holdings) CopiedFor(id cluster.JobID) Holdings {
 	}
 	h.Guests, h.Served = slices.Clone(h.Guests), slices.Clone(h.Served)
 	return h
+}
+
+// Independent reports whether nothing is under way with a job, and it is not bound to others.
+func (r *Record) Independent() bool {
+	others := len(r.Guests) + len(r.Leaving) + len(r.Dest) + len(r.Waiters) + len(r.Claims) + len(r.Singles)
+	alone := others == 0 && r.Waits == 0 && r.GuestOf == 0 && !r.Packed && !r.InArray && r.Spec.Array == nil
+	kept := r.Home == nil && r.Frozen == nil && r.Target == nil && r.Plan == nil
+	return alone && kept && !r.Resizing && !r.Demoted && r.Spec.Elastic == (cluster.Elastic{})
+}
+
+// Possible reports whether what a job is said to have received can be, as of now.
+func (r *Record) Possible(now cluster.Time) bool {
+	late := r.Acc > now || r.Started > now || r.Promotion > now
+	counts := min(r.Attained, r.Weighted, r.Unweighted, r.ServedBefore, r.Rate, r.Speed)
+	times := min(r.Ran, r.Done, r.Saved, r.RanBefore)
+	if late || counts < 0 || times < 0 || r.Unweighted > r.Attained || r.RanBefore > r.Ran {
+		return false
+	}
+	served := &State{Tenure: &Tenure{Account: r.Account}, Weight: cmp.Or(r.Weight, cluster.Whole)}
+	return r.ServedBefore <= served.ServiceAt(now)
+}
+
+// Record writes down what is known of the job besides the jobs that a singleton waits for. Promised: its promise is
+// part of that.
+func (j *State) Record(promised bool) *Record {
+	r := &Record{Spec: j.Spec, Facts: j.Facts, Account: j.Account.Copied(), Holdings: j.Holdings.CopiedFor(j.Spec.ID),
+		Target: j.Target.Copied()}
+	if j.Weight != cluster.Whole {
+		r.Weight = j.Weight
+	}
+	if slices.Equal(j.Frozen, j.Home) && j.Asleep == j.Done {
+		r.Frozen, r.Asleep = nil, 0
+	}
+	if promised && j.State == Pending && j.Promise != cluster.Never {
+		r.Promise, r.Plan = j.Promise, slices.Clone(j.Plan)
+	}
+	switch {
+	case j.Eligible:
+		r.Key = j.Key.Key
+	case j.Booked():
+		r.Key, r.EndKey = j.Key.Key, j.EndKey.Key[0]
+	}
+	return r
 }
 
 // Untouched is everything the engine knows, besides its spec, of a job that has only waited so far.

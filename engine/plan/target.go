@@ -187,6 +187,15 @@ func (b *Book) Serve(j *job.State) {
 	j.Served = job.Serve(j.Served, inventory.GPUOf(b.world.Store, j.Allocs), b.world.Now.Sub(j.Acc))
 }
 
+// ServedAt is how long a job has held GPUs of each model at an instant from now on, if the policy plans.
+func (b *Book) ServedAt(j *job.State, at cluster.Time) []job.Served {
+	list := slices.Clone(j.Served)
+	if b.planner == nil || !j.Holding() || at <= j.Acc {
+		return list
+	}
+	return job.Serve(list, inventory.GPUOf(b.world.Store, j.Allocs), at.Sub(j.Acc))
+}
+
 // Text says why a job waits for a plan, and when the policy plans again; an instant is written by clock.
 func (b *Book) Text(j *job.State, clock func(cluster.Time) string) string {
 	text := "policy " + b.planner.Name() + " gives it nothing for now"

@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/place"
 	"github.com/muster-gpu/muster/policy"
 	"github.com/muster-gpu/muster/trace"
@@ -345,8 +346,8 @@ func (w *World) number() {
 
 // leveller is a policy with levels.
 type leveller interface {
-	engine.Policy
-	Level(j engine.JobView) int
+	sched.Policy
+	Level(j sched.JobView) int
 	LevelOf(service int64) int
 }
 
@@ -361,14 +362,14 @@ type listed struct {
 }
 
 // Traits makes the engine recompute every key at each instant.
-func (l *listed) Traits() engine.Traits {
+func (l *listed) Traits() sched.Traits {
 	t := l.leveller.Traits()
 	t.Rekey, t.Rerun = 1, 1
 	return t
 }
 
 // Key is the policy's level, then the place in the world's list.
-func (l *listed) Key(_ engine.View, j engine.JobView) engine.Key {
+func (l *listed) Key(_ sched.View, j sched.JobView) engine.Key {
 	level := 0
 	if l.service != nil {
 		level = l.LevelOf(l.service(j.Spec().ID))

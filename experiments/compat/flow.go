@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -273,15 +274,15 @@ type flowBooks struct{ w *FlowWorld }
 func (flowBooks) Name() string { return "elasticflow-simulator" }
 
 // Traits makes it plan once at every instant.
-func (flowBooks) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
+func (flowBooks) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
 }
 
-func (flowBooks) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+func (flowBooks) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
 
-func (f flowBooks) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (f flowBooks) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	f.w.rules.decide()
-	plan := engine.Plan{Targets: v.Targets(len(jobs)), Next: v.Now() + 1}
+	plan := sched.Plan{Targets: v.Targets(len(jobs)), Next: v.Now() + 1}
 	for i, j := range jobs {
 		n := f.w.jobs[j.Spec().ID].want
 		plan.Targets[i] = engine.Target{Tasks: n, Least: n, Idle: n == 0}

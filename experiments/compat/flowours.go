@@ -146,15 +146,15 @@ func (j *flowJob) ppm(gpus int) int64 {
 // flowSpeeds tells a policy the actual speeds.
 type flowSpeeds struct{ w *FlowWorld }
 
-// Speed implements engine.Speeds.
+// Speed implements sched.Speeds.
 func (s flowSpeeds) Speed(j *cluster.Job, _ string, tasks int) int64 {
 	return s.w.jobs[j.ID].ppm(tasks)
 }
 
-// Slice implements engine.Speeds: there are no MIG instances here.
+// Slice implements sched.Speeds: there are no MIG instances here.
 func (flowSpeeds) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Beside implements engine.Speeds: GPUs are not shared here.
+// Beside implements sched.Speeds: GPUs are not shared here.
 func (flowSpeeds) Beside(_ *cluster.Job, _ string, others []*cluster.Job) int64 {
 	return 1_000_000 / int64(1+len(others))
 }

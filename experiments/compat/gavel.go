@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/policy"
 )
 
@@ -356,7 +357,7 @@ func gavelModel(gpu string) int {
 // nominal, and runs only selected jobs: a job that arrived since the last solution may be selected
 // for the remaining GPUs, and then keeps other jobs off them, but does not run.
 type gavelTurns struct {
-	engine.Planner
+	sched.Planner
 	w     *GavelWorld
 	empty float64 // time of the last solution if it was without jobs; -1: it was not
 }
@@ -368,17 +369,17 @@ func (t *gavelTurns) emptied() {
 	}
 }
 
-func (t *gavelTurns) Traits() engine.Traits {
+func (t *gavelTurns) Traits() sched.Traits {
 	traits := t.Planner.Traits()
 	traits.Round = 1
 	return traits
 }
 
 // Plan is the policy's plan as this world carries it out.
-func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (t *gavelTurns) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	if t.empty >= 0 && t.w.clock-t.empty < gavelReset {
 		t.w.planned, t.w.company = map[int]string{}, map[int]int{}
-		plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Memo: slices.Clone(v.Memo()), Next: v.Now() + 1}
+		plan := sched.Plan{Targets: make([]engine.Target, len(jobs)), Memo: slices.Clone(v.Memo()), Next: v.Now() + 1}
 		for i := range plan.Targets {
 			plan.Targets[i].Idle = true
 		}
@@ -410,15 +411,15 @@ func (t *gavelTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 
 // gavelPlans makes another policy plan at the ends of the world's rounds, and runs the jobs that it
 // selects.
-type gavelPlans struct{ engine.Planner }
+type gavelPlans struct{ sched.Planner }
 
-func (p *gavelPlans) Traits() engine.Traits {
+func (p *gavelPlans) Traits() sched.Traits {
 	traits := p.Planner.Traits()
 	traits.Round = 1
 	return traits
 }
 
-func (p *gavelPlans) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (p *gavelPlans) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	plan := p.Planner.Plan(v, jobs)
 	plan.Next = v.Now() + 1
 	return plan
@@ -457,7 +458,7 @@ func RunGavel(ctx context.Context, x Gavel, table *Throughputs) (GavelFigures, e
 		Rounds: w.rounds}, nil
 }
 
-func (w *GavelWorld) policy() (engine.Policy, error) {
+func (w *GavelWorld) policy() (sched.Policy, error) {
 	if w.x.Policy == "" {
 		return w.ownPolicy()
 	}
@@ -465,7 +466,7 @@ func (w *GavelWorld) policy() (engine.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	planner, ok := pol.(engine.Planner)
+	planner, ok := pol.(sched.Planner)
 	switch {
 	case !ok:
 		return nil, errors.New("compat: Gavel's world goes with a policy that plans, not with " + w.x.Policy)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // gavelFIFO is FIFO without heterogeneity as implemented in Gavel's simulator (section 6): a job
@@ -35,11 +36,11 @@ func newGavelFIFO(w *GavelWorld) *gavelFIFO {
 
 func (*gavelFIFO) Name() string { return "gavel-fifo" }
 
-func (*gavelFIFO) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
+func (*gavelFIFO) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
 }
 
-func (*gavelFIFO) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+func (*gavelFIFO) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
 
 // solveAgain solves again if jobs have arrived or ended, even if none is left.
 func (f *gavelFIFO) solveAgain() {
@@ -54,13 +55,13 @@ func (f *gavelFIFO) solveAgain() {
 }
 
 // Plan selects the jobs that run in this round.
-func (f *gavelFIFO) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (f *gavelFIFO) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	f.solveAgain()
 	f.w.planned = map[int]string{}
 	for k := range gavelModels {
 		f.selectOn(k)
 	}
-	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	plan := sched.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
 	for i, j := range jobs {
 		gpu := f.w.planned[int(j.Spec().ID)]
 		plan.Targets[i] = engine.Target{GPU: gpu, Idle: gpu == ""}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // gavelRules are AlloX, Gandiva, LAS, finish-time fairness and FIFO with space sharing as in
@@ -52,11 +53,11 @@ func newGavelRules(w *GavelWorld, solve func(g *gavelRules)) *gavelRules {
 
 func (*gavelRules) Name() string { return "gavel-rules" }
 
-func (*gavelRules) Traits() engine.Traits {
-	return engine.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
+func (*gavelRules) Traits() sched.Traits {
+	return sched.Traits{Preempts: true, Backfill: engine.Skip, Round: 1, Gated: true}
 }
 
-func (*gavelRules) Key(_ engine.View, j engine.JobView) engine.Key {
+func (*gavelRules) Key(_ sched.View, j sched.JobView) engine.Key {
 	if t := j.Target(); t != nil {
 		return engine.Key{t.Rank}
 	}
@@ -177,7 +178,7 @@ func (g *gavelRules) couples() (n int) {
 }
 
 // Plan solves again if jobs have arrived or ended, and selects the jobs that run in this round.
-func (g *gavelRules) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (g *gavelRules) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	g.solveAgain()
 	g.w.planned, g.w.company = map[int]string{}, map[int]int{}
 	taken := map[*gavelJob]bool{}
@@ -307,9 +308,9 @@ func (g *gavelRules) fill(model int, free *int, taken map[*gavelJob]bool) {
 
 // plan turns the selection into targets: of a pair, the job that already holds GPUs of the model
 // keeps holding them.
-func (g *gavelRules) plan(v engine.View, jobs []engine.JobView) engine.Plan {
-	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
-	views := map[int]engine.JobView{}
+func (g *gavelRules) plan(v sched.View, jobs []sched.JobView) sched.Plan {
+	plan := sched.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	views := map[int]sched.JobView{}
 	for _, j := range jobs {
 		views[int(j.Spec().ID)] = j
 	}
@@ -363,7 +364,7 @@ var gavelOwn = map[string]func() func(g *gavelRules){
 }
 
 // ownPolicy is a policy of that simulator.
-func (w *GavelWorld) ownPolicy() (engine.Policy, error) {
+func (w *GavelWorld) ownPolicy() (sched.Policy, error) {
 	if w.x.Own == "" {
 		return newGavelFIFO(w), nil
 	}

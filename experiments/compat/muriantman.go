@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // MuriAntMan is Muri's world under its AntMan, whose rules are particular to that simulator
@@ -120,13 +121,13 @@ func (m *antManWorld) settleCounted(live []*job) {
 	}
 }
 
-// Speed implements engine.Speeds.
+// Speed implements sched.Speeds.
 func (*antManWorld) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
 
-// Slice implements engine.Speeds: there are no MIG instances here.
+// Slice implements sched.Speeds: there are no MIG instances here.
 func (*antManWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Beside implements engine.Speeds: guarantee jobs do not slow down.
+// Beside implements sched.Speeds: guarantee jobs do not slow down.
 func (*antManWorld) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
 	if j.Tier == cluster.BestEffort {
 		return 1_000_000 / int64(1+len(others))
@@ -169,19 +170,19 @@ func (m *antManWorld) ended(j *job) {
 	}
 }
 
-// Name implements engine.Policy.
+// Name implements sched.Policy.
 func (*antManWorld) Name() string { return "muri-antman" }
 
 // Traits makes it plan once at every instant.
-func (*antManWorld) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
+func (*antManWorld) Traits() sched.Traits {
+	return sched.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
 }
 
-// Key implements engine.Policy.
-func (*antManWorld) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+// Key implements sched.Policy.
+func (*antManWorld) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
 
 // Plan lets every waiting job try once.
-func (m *antManWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (m *antManWorld) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	m.planned = map[cluster.JobID]bool{}
 	for _, j := range m.w.live {
 		switch {
@@ -195,7 +196,7 @@ func (m *antManWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
 			m.planned[j.entry.Job.ID] = true
 		}
 	}
-	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	plan := sched.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
 	for i, j := range jobs {
 		plan.Targets[i].Idle = !m.planned[j.Spec().ID]
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/solve"
 )
 
@@ -192,13 +193,13 @@ type muriSpeeds struct {
 	m *muriWorld
 }
 
-// Speed implements engine.Speeds.
+// Speed implements sched.Speeds.
 func (muriSpeeds) Speed(*cluster.Job, string, int) int64 { return 1_000_000 }
 
-// Slice implements engine.Speeds: there are no MIG instances here.
+// Slice implements sched.Speeds: there are no MIG instances here.
 func (muriSpeeds) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Beside implements engine.Speeds.
+// Beside implements sched.Speeds.
 func (s muriSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int64 {
 	own := &s.w.jobs[j.ID]
 	group := []*job{own}
@@ -211,13 +212,13 @@ func (s muriSpeeds) Beside(j *cluster.Job, _ string, others []*cluster.Job) int6
 
 // pairer is a policy with a replaceable pairing of groups.
 type pairer interface {
-	engine.Planner
-	Pair(pairs func(groups [][]engine.JobView) []int)
+	sched.Planner
+	Pair(pairs func(groups [][]sched.JobView) []int)
 }
 
 // pairs matches groups by their efficiency in doubles, which differ in their last bits where
 // efficiencies are equal.
-func (m *muriWorld) pairs(w *World, groups [][]engine.JobView) []int {
+func (m *muriWorld) pairs(w *World, groups [][]sched.JobView) []int {
 	list := make([][]*job, len(groups))
 	busy := make([][]float64, len(groups))
 	for i, g := range groups {
@@ -249,7 +250,7 @@ func (m *muriWorld) ready(w *World, cfg *engine.Config) error {
 		return fmt.Errorf("compat: profile %s goes with a policy that pairs jobs", w.p.Name)
 	}
 	if m.doubles {
-		p.Pair(func(groups [][]engine.JobView) []int { return m.pairs(w, groups) })
+		p.Pair(func(groups [][]sched.JobView) []int { return m.pairs(w, groups) })
 	}
 	cfg.Policy, cfg.Speeds = &muriTurns{p, w, m}, muriSpeeds{w, m}
 	return nil
@@ -260,25 +261,25 @@ func (m *muriWorld) ended(*job) {}
 // muriTurns shows the policy jobs in the world's order, once per event, and runs only jobs that it
 // selected.
 type muriTurns struct {
-	engine.Planner
+	sched.Planner
 	w *World
 	m *muriWorld
 }
 
 // Traits makes the policy plan once at every instant.
-func (t *muriTurns) Traits() engine.Traits {
+func (t *muriTurns) Traits() sched.Traits {
 	traits := t.Planner.Traits()
 	traits.Round = 1
 	return traits
 }
 
 // Plan is the policy's plan as this world carries it out.
-func (t *muriTurns) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (t *muriTurns) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	at := make(map[cluster.JobID]int, len(jobs)) // looked up, never iterated
 	for i, j := range jobs {
 		at[j.Spec().ID] = i
 	}
-	listed, from := make([]engine.JobView, 0, len(jobs)), make([]int, 0, len(jobs))
+	listed, from := make([]sched.JobView, 0, len(jobs)), make([]int, 0, len(jobs))
 	for _, j := range t.w.live {
 		if i, ok := at[j.entry.Job.ID]; ok {
 			listed, from = append(listed, jobs[i]), append(from, i)

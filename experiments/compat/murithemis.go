@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/sched"
 )
 
 // MuriThemis is Muri's world under its Themis (Muri's simulator, section 9), which is not an
@@ -76,23 +77,23 @@ func (m *themisWorld) settle(live []*job) error {
 	return nil
 }
 
-// Name implements engine.Policy.
+// Name implements sched.Policy.
 func (*themisWorld) Name() string { return "muri-themis" }
 
 // Traits makes it plan once at every instant.
-func (*themisWorld) Traits() engine.Traits {
-	return engine.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
+func (*themisWorld) Traits() sched.Traits {
+	return sched.Traits{Backfill: engine.Skip, Round: 1, Gated: true}
 }
 
-// Key implements engine.Policy.
-func (*themisWorld) Key(engine.View, engine.JobView) engine.Key { return engine.Key{} }
+// Key implements sched.Policy.
+func (*themisWorld) Key(sched.View, sched.JobView) engine.Key { return engine.Key{} }
 
 // Plan runs the first jobs in the order that fit.
-func (m *themisWorld) Plan(v engine.View, jobs []engine.JobView) engine.Plan {
+func (m *themisWorld) Plan(v sched.View, jobs []sched.JobView) sched.Plan {
 	if !m.rounds || m.w.turn == m.w.now {
 		m.look(m.w.live)
 	}
-	plan := engine.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
+	plan := sched.Plan{Targets: make([]engine.Target, len(jobs)), Next: v.Now() + 1}
 	for i, j := range jobs {
 		plan.Targets[i].Idle = !m.planned[j.Spec().ID]
 	}

@@ -152,7 +152,7 @@ func (w *PolluxWorld) Beside(*cluster.Job, string, []*cluster.Job) int64 { retur
 // Slice is never called: GPUs are not divided in this world.
 func (w *PolluxWorld) Slice(*cluster.Job, string, string, int64) int64 { return 1_000_000 }
 
-// Speed implements engine.Speeds.
+// Speed implements sched.Speeds.
 func (w *PolluxWorld) Speed(j *cluster.Job, _ string, tasks int) int64 {
 	if w.learns {
 		return w.jobs[j.ID].learnt.speed(w.jobs[j.ID].app, tasks)

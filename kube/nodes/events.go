@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/holds"
@@ -99,7 +100,7 @@ func (r *Room) canJoin(s *cluster.Node, e *Engine) bool {
 	if s.GPUs > 0 && !e.Model(s.Model) {
 		return false
 	}
-	return r.kinds[kindOf(s)] || len(r.kinds) < engine.MaxKinds
+	return r.kinds[kindOf(s)] || len(r.kinds) < inventory.MaxKinds
 }
 
 // tellBack tells the engine if a node that was gone is another than it knows; false: it cannot take that over.
@@ -134,12 +135,12 @@ func (r *Room) tellChanges(e *Engine, news *News) {
 
 // change tells the engine that a node is another; false: it cannot take that over.
 func (r *Room) change(i int, s *cluster.Node, e *Engine, news *News) bool {
-	if !r.kinds[kindOf(s)] && len(r.kinds) >= engine.MaxKinds || e.Refuses(s) != "" {
+	if !r.kinds[kindOf(s)] && len(r.kinds) >= inventory.MaxKinds || e.Refuses(s) != "" {
 		return false
 	}
 	r.kinds[kindOf(s)] = true
 	was := e.Nodes[i]
-	if e.Nodes[i] = *s; engine.SameGPUs(s, &was) {
+	if e.Nodes[i] = *s; inventory.SameHardware(s, &was) {
 		e.Nodes[i].Bad = was.Bad
 	}
 	e.Nodes[i].State, e.Nodes[i].Asleep = was.State, was.Asleep

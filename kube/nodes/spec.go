@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/kube/amount"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gpus"
@@ -161,7 +161,7 @@ func (r *Room) LimitKinds(nodes []cluster.Node, helds map[string]holds.Of) (beyo
 			if has != busy || r.kinds[kindOf(n)] {
 				continue
 			}
-			if len(r.kinds) < engine.MaxKinds {
+			if len(r.kinds) < inventory.MaxKinds {
 				r.kinds[kindOf(n)] = true
 				continue
 			}

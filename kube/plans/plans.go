@@ -83,7 +83,7 @@ func Of(obj *v1.Pod) *Plan {
 // Before is what a gang received in earlier runs.
 type Before struct {
 	Names int `json:"names,omitempty"` // oldkeys.Current of the scheduler that wrote it; 0 in a plan, which says it
-	engine.Given
+	engine.Carryover
 	Submit cluster.Time  `json:"submit"`         // of its first pods
 	Work   time.Duration `json:"work,omitempty"` // all of its work, as its progress told; 0: that did not
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/local/segment"
 	"github.com/muster-gpu/muster/show"
 	"github.com/muster-gpu/muster/store"
@@ -36,7 +37,7 @@ type Array struct {
 	sub     *ask.Submission
 	common  *Info // of elements to which nothing happened, without what each has of its own: its spec and its index
 	leader  *Job  // while it is new: an element of which the record says what all of them are
-	alike   engine.Untouched
+	alike   job.Untouched
 	members int // elements that are stored by the record
 
 	recorded bool // there is a record

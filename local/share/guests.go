@@ -6,7 +6,7 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
-// A guest that is to leave the job beside it a part of its speed (engine.Target.Yield) is held back by what that job
+// A guest that is to leave the job beside it a part of its speed (job.Target.Yield) is held back by what that job
 // reports, as AntMan's coordinator does (OSDI'20): where it is too slow, its guests run for half as much of each
 // second; else for a tenth more.
 
