@@ -229,13 +229,19 @@ func (s *MPS) start(d *control) error {
 	}
 }
 
-// Tend looks after the control daemons, every so often, until the service ends.
+// Tend looks after the control daemons, every so often, until the service ends. Those whose GPUs have no share then end
+// with it: nobody else would give the GPUs back.
 func (s *MPS) Tend(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-s.running.Done():
+			for _, d := range s.all() {
+				if err := s.Leave(d.uuid); err != nil {
+					s.opt.Log.Warn(err.Error())
+				}
+			}
 			return
 		case <-tick.C:
 		}

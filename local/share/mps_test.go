@@ -117,6 +117,26 @@ func TestMPSLingers(t *testing.T) {
 	}
 }
 
+// When the service ends, so do the control daemons of GPUs without shares: nobody else would give their GPUs back. The others
+// go on, as the jobs do.
+func TestMPSEndsWithService(t *testing.T) {
+	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
+		"read c; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+	for _, held := range []bool{true, false} {
+		m := shared(t, time.Now, text)
+		if !held {
+			delete(m.jobs, 7)
+		}
+		ends, end := context.WithCancel(t.Context())
+		m.mps.running = ends
+		end()
+		m.mps.Tend(time.Hour)
+		if _, err := os.Stat(filepath.Join(m.opt.Dir, uuid, "pipe", "up")); (err == nil) != held || m.exclusive != held {
+			t.Errorf("a share is there: %v: MPS' alone: %v, %v", held, m.exclusive, err)
+		}
+	}
+}
+
 // NVIDIA's MPS documentation: a client may have less than its share, by its own environment, not
 // more; the last of several counts, as in the environment itself.
 func TestMPSThreads(t *testing.T) {
