@@ -117,11 +117,11 @@ func TestMPSLingers(t *testing.T) {
 	}
 }
 
-// When the service ends, so do the control daemons of GPUs without shares: nobody else would give their GPUs back. The others
-// go on, as the jobs do.
+// When the service ends, so do the control daemons of GPUs without shares: nobody else would give their GPUs back. The
+// others go on, as the jobs do.
 func TestMPSEndsWithService(t *testing.T) {
-	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
-		"read c; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n" +
+		"[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\nread c; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
 	for _, held := range []bool{true, false} {
 		m := shared(t, time.Now, text)
 		if !held {
@@ -131,7 +131,8 @@ func TestMPSEndsWithService(t *testing.T) {
 		m.mps.running = ends
 		end()
 		m.mps.Tend(time.Hour)
-		if _, err := os.Stat(filepath.Join(m.opt.Dir, uuid, "pipe", "up")); (err == nil) != held || m.exclusive != held {
+		_, err := os.Stat(filepath.Join(m.opt.Dir, uuid, "pipe", "up"))
+		if (err == nil) != held || m.exclusive != held {
 			t.Errorf("a share is there: %v: MPS' alone: %v, %v", held, m.exclusive, err)
 		}
 	}
