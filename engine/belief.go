@@ -45,6 +45,13 @@ func (e *Engine) Carryover(id cluster.JobID, now cluster.Time) *Carryover {
 	return j.CarryoverAt(now, e.plan.ServedAt(j, now))
 }
 
+// Fragmentation says how much of the free GPUs the tasks that were submitted
+// last could use on average.
+func (e *Engine) Fragmentation() inventory.Fragmentation { return e.find.Fragmentation() }
+
+// FragmentationByNode is Fragmentation node by node, in the order of Nodes.
+func (e *Engine) FragmentationByNode() []inventory.Fragmentation { return e.find.FragmentationByNode() }
+
 // Spec returns a job as the engine has it; nil if there is none. It must not
 // be changed.
 func (e *Engine) Spec(id cluster.JobID) *cluster.Job {

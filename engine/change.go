@@ -48,6 +48,14 @@ func (e *Engine) modelFor(n *cluster.Node) (model cluster.GPUModel, ok bool) {
 	return e.cfg.Spec.Model(n.Model)
 }
 
+// clientsOf is how many processes MPS serves on a GPU of a model; 0: GPUs are not shared by MPS.
+func (e *Engine) clientsOf(model *cluster.GPUModel) int {
+	if e.cfg.Spec.Sharing != cluster.MPS {
+		return 0
+	}
+	return model.MPSClients()
+}
+
 // canEmpty reports whether no job has a device of a node, but for those that were promised one and have not started.
 func (e *Engine) canEmpty(id int32) bool {
 	n := &e.st.Nodes()[id]
@@ -79,11 +87,7 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 		e.forgetPlans(id)
 	}
 	model, _ := e.modelFor(&next)
-	clients := 0
-	if e.cfg.Spec.Sharing == cluster.MPS {
-		clients = model.MPSClients()
-	}
-	if e.st.Change(id, next, model, clients) != nil {
+	if e.st.Change(id, next, model, e.clientsOf(&model)) != nil {
 		return // there are too many kinds of node
 	}
 	e.w.CPU += next.CPU - was.CPU

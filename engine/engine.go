@@ -94,12 +94,11 @@ type Engine struct {
 
 	w        sched.World      // the time, and what policies are shown
 	nodeID   map[string]int32 // looked up only
-	parts    []partition
-	jobs     []*job.State    // by number; nil where there is none
-	noTenure job.Tenure      // of all jobs that have only waited so far
-	live     int             // jobs that are not done
-	elastic  int             // jobs seen that can change their size
-	ready    []cluster.JobID // placed jobs whose devices became free in this step
+	jobs     []*job.State     // by number; nil where there is none
+	noTenure job.Tenure       // of all jobs that have only waited so far
+	live     int              // jobs that are not done
+	elastic  int              // jobs seen that can change their size
+	ready    []cluster.JobID  // placed jobs whose devices became free in this step
 
 	// The rooms, from the bottom: each but the first few is made of those before it.
 	st        inventory.Store
@@ -239,7 +238,7 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 // initCluster makes the cluster of the configuration; where it goes on from a snapshot, then the nodes that joined it
 // later.
 func (e *Engine) initCluster(from *Snapshot) error {
-	if err := e.initPartitions(e.cfg.Spec.Partitions); err != nil {
+	if err := e.shapes.SetPartitions(e.cfg.Spec.Partitions); err != nil {
 		return err
 	}
 	for i := range e.cfg.Spec.Nodes {
@@ -247,12 +246,8 @@ func (e *Engine) initCluster(from *Snapshot) error {
 			return err
 		}
 	}
-	for i := range e.parts {
-		for _, name := range e.parts[i].spec.Nodes {
-			if _, ok := e.nodeID[name]; !ok {
-				return fmt.Errorf("partition %q: no node is named %q", e.parts[i].spec.Name, name)
-			}
-		}
+	if err := e.shapes.CheckPartitions(); err != nil {
+		return err
 	}
 	for _, r := range e.cfg.Spec.Reservations {
 		if err := e.resv.AddAdvance(r, e.nodeID); err != nil {
@@ -276,32 +271,6 @@ func (e *Engine) initCluster(from *Snapshot) error {
 	return e.initQueues(e.cfg.Spec.Queues, nil, inventory.Whole(&e.st))
 }
 
-// partition is a partition with its number of nodes resolved.
-type partition struct {
-	spec   cluster.Partition
-	member map[string]bool // looked up only
-}
-
-func (e *Engine) initPartitions(parts []cluster.Partition) error {
-	if len(parts) > 63 {
-		return fmt.Errorf("%d partitions; at most 63 are supported", len(parts))
-	}
-	seen := map[string]bool{}
-	for _, p := range parts {
-		if p.Name == "" || seen[p.Name] {
-			return fmt.Errorf("partition %q is defined twice or has no name", p.Name)
-		}
-		seen[p.Name] = true
-		m := make(map[string]bool, len(p.Nodes))
-		for _, n := range p.Nodes {
-			m[n] = true
-		}
-		e.parts = append(e.parts, partition{p, m})
-		e.shapes.AddPartition(p)
-	}
-	return nil
-}
-
 // addNode adds a node that was not seen before.
 func (e *Engine) addNode(n cluster.Node) error {
 	if _, dup := e.nodeID[n.Name]; dup || n.Name == "" {
@@ -311,27 +280,11 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return &NodeError{n.Name,
 			fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)}
 	}
-	var model cluster.GPUModel
-	if n.GPUs > 0 {
-		var ok bool
-		if model, ok = e.cfg.Spec.Model(n.Model); !ok {
-			return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
-		}
+	model, ok := e.modelFor(&n)
+	if !ok {
+		return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
 	}
-	parts := uint64(0)
-	for i := range e.parts {
-		if e.parts[i].member[n.Name] {
-			parts |= 1 << i
-		}
-	}
-	if len(e.parts) == 0 {
-		parts = 1
-	}
-	clients := 0
-	if e.cfg.Spec.Sharing == cluster.MPS {
-		clients = model.MPSClients()
-	}
-	first, err := e.st.Add(n, model, parts, clients)
+	first, err := e.st.Add(n, model, e.shapes.PartitionsOf(n.Name), e.clientsOf(&model))
 	if err != nil {
 		return &NodeError{n.Name, err.Error()}
 	}

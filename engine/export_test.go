@@ -103,9 +103,8 @@ func (e *Engine) PlanEmptying(by Compact) {
 
 // CheckBooks is CheckInvariants without what holds only after a pass.
 func (e *Engine) CheckBooks() error {
-	return errors.Join(e.checkIdleState(), e.checkJobs(), e.books().Check(), e.checkIndexes(),
-		e.running.Check(),
-		e.checkLine(), e.plan.Check(), e.limits.CheckUse(e.jobs), e.checkWaits())
+	return errors.Join(e.checkIdleState(), e.books().Check(), e.rooms().Check(), e.running.Check(),
+		e.plan.Check(), e.limits.CheckUse(e.jobs), e.checkWaits())
 }
 
 // Rank has the engine rank victims always, or never (its dumb twin).

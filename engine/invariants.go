@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/muster-gpu/muster/engine/check"
-	"github.com/muster-gpu/muster/engine/job"
 )
 
 // CheckInvariants compares everything that the engine keeps up to date step by
@@ -16,22 +14,26 @@ import (
 // waits for which; and that no job waits for devices that it could have. It is
 // slow and meant for tests; it changes nothing that decisions depend on.
 func (e *Engine) CheckInvariants() error {
-	var errs []error
-	for _, f := range []func() error{
-		e.checkIdleState, e.checkJobs, e.books().Check, e.checkIndexes, e.running.Check, e.checkLine, e.plan.Check,
-		func() error { return e.limits.CheckUse(e.jobs) }, e.past.Check, e.find.CheckFragments, e.checkWaits,
-		func() error { return e.loans.Check(e.jobs) }, e.checkDependencies, e.checkWork, e.checkWhys,
-		func() error { return e.lending.Check(e.jobs) }} {
-		if err := f(); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	rooms := e.rooms()
+	return errors.Join(e.checkIdleState(), e.books().Check(), rooms.Check(), e.running.Check(), e.plan.Check(),
+		e.limits.CheckUse(e.jobs), e.past.Check(), e.find.CheckFragments(), e.checkWaits(), e.loans.Check(e.jobs),
+		rooms.Parked(), e.checkSettled(rooms), e.lending.Check(e.jobs))
 }
 
-// books is what package check compares.
+// books is the inventory and what jobs hold of it, for comparison.
 func (e *Engine) books() *check.Books {
 	return &check.Books{Spec: &e.cfg.Spec, Store: &e.st, Jobs: e.jobs}
+}
+
+// rooms is the other books that are compared.
+func (e *Engine) rooms() *check.Rooms {
+	r := &check.Rooms{World: &e.w, Jobs: e.jobs, Live: e.live, OnTheWay: e.moves.OnTheWay(), Plan: &e.plan,
+		Line: &e.line, Deps: &e.deps, Timers: &e.timers, Limits: &e.limits, Find: &e.find, Explain: e.explain,
+		Strays: e.strays()}
+	if e.promoter != nil {
+		r.PromoteAt = e.promotionOf
+	}
+	return r
 }
 
 // checkIdleState checks that nothing tentative is left.
@@ -47,57 +49,14 @@ func (e *Engine) checkIdleState() error {
 	return nil
 }
 
-// checkJobs checks each job by itself: a gang is whole or absent.
-func (e *Engine) checkJobs() error {
-	live := 0
-	for id, j := range e.jobs {
-		if j == nil {
-			continue
-		}
-		if j.State != job.Done {
-			live++
-		}
-		var err error
-		switch {
-		case int(j.Spec.ID) != id:
-			err = fmt.Errorf("is stored as job %d", id)
-		case j.State == job.Pending && j.Eligible != (j.Parked == job.NotParked):
-			err = fmt.Errorf("eligible %v, parked %d", j.Eligible, j.Parked)
-		case j.State != job.Pending && j.Eligible:
-			err = errors.New("eligible, but not pending")
-		case (j.State == job.Pending || j.State == job.Done) &&
-			(len(j.Allocs) > 0 || len(j.Leaving) > 0 || j.Waits != 0 || len(j.Waiters) > 0):
-			err = fmt.Errorf("has %d allocations, %d leaving, waits for %d, %d wait for it", len(j.Allocs),
-				len(j.Leaving), j.Waits, len(j.Waiters))
-		case (j.Dest != nil) != slices.Contains(e.moves.OnTheWay(), j.Spec.ID) || j.Dest != nil &&
-			(j.State != job.Stopping || j.Reason != job.Preempted && j.Reason != job.NodeLost):
-			err = fmt.Errorf("goes to %+v, and %v are on their way", j.Dest, e.moves.OnTheWay())
-		case j.State == job.Done && j.InArray:
-			err = errors.New("keeps its array's place")
-		case j.ServedBefore < 0 || j.ServedBefore > j.ServiceAt(e.w.Now) || j.RanBefore < 0 || j.RanBefore > j.Ran ||
-			j.Promotion > e.w.Now:
-			err = fmt.Errorf("promoted at %v after %d of %d and %v of %v", j.Promotion, j.ServedBefore,
-				j.ServiceAt(e.w.Now), j.RanBefore, j.Ran)
-		case j.Eligible && e.promoter != nil && e.promotionOf(j) != j.PromoteAt ||
-			j.Eligible && e.promoter != nil && j.PromoteAt <= e.w.Now && j.EligibleSince != e.w.Now:
-			err = fmt.Errorf("is to be promoted at %v, not at %v", e.promotionOf(j), j.PromoteAt)
-		case j.State != job.Done && j.Shape != j.Base && (!j.Eligible || j.Shape != j.Asks()):
-			err = errors.New("asks for something else than its spec and its plan say")
-		case j.Eligible && e.plan.Gated(j):
-			err = errors.New("is in line although its plan gives it nothing")
-		case j.State == job.Placed && (j.Waits < 1 || !j.Waited):
-			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)
-		case j.State != job.Placed && j.Waits != 0:
-			err = fmt.Errorf("waits for %d jobs to leave", j.Waits)
-		case j.Booked() || j.State == job.Stopping:
-			err = e.checkHeld(j, true)
-		}
-		if err != nil {
-			return fmt.Errorf("job %d (%s): %w", j.Spec.ID, j.State, err)
-		}
+// checkWaits checks that placed jobs wait exactly for the jobs that still hold what they were promised.
+func (e *Engine) checkWaits() error { return e.leavers.Check(e.moves.OnTheWay()) }
+
+// checkSettled checks what holds after a pass, unless the engine knows that it must look again.
+func (e *Engine) checkSettled(r *check.Rooms) error {
+	if e.epoch != e.seenAt || e.fresh {
+		return nil
 	}
-	if live != e.live {
-		return fmt.Errorf("%d live jobs, counted %d", e.live, live)
-	}
-	return nil
+	return r.Settled(&check.Pass{Placer: e.cfg.Placer, Mode: e.mode, Step: e.stats.Steps,
+		Unbounded: len(e.resv.Windows()) == 0 && !e.resv.HasAdvance()})
 }

@@ -163,7 +163,7 @@ func TestStoreTwin(t *testing.T) {
 			if err := e.books().Free(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			if err := e.checkIndexes(); err != nil {
+			if err := e.rooms().Capacity(); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}

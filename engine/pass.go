@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/pending"
@@ -37,13 +36,11 @@ const (
 
 // passState is where a pass is.
 type passState struct {
-	walk    pending.Walk
-	depth   int                // backfill candidates left
-	strict  bool               // a job is blocked, and none that comes after it may pass it
-	blocked inventory.ClassSet // classes behind such jobs
-	shut    shape.NodeBits     // nodes behind such a job that names a set of nodes
-	stop    bool
-	short   bool // a job waits for room
+	walk   pending.Walk
+	depth  int          // backfill candidates left
+	closed shape.Closed // strict order: nodes behind jobs that are blocked
+	stop   bool
+	short  bool // a job waits for room
 }
 
 func (e *Engine) pass() {
@@ -63,7 +60,7 @@ func (e *Engine) pass() {
 	}
 	p.walk.Begin(&e.line)
 	p.depth, p.stop = e.cfg.Depth, false
-	p.strict, p.blocked, p.shut = false, inventory.ClassSet{}, p.shut[:0]
+	p.closed.Clear()
 	for !p.stop {
 		li, it, ok := p.walk.Next()
 		if !ok {
@@ -155,17 +152,7 @@ func (e *Engine) block(p *passState, j *job.State) {
 	s := e.shapes.At(j.Shape)
 	switch mode {
 	case sched.Strict:
-		p.strict = true
-		if s.Most.Within != nil {
-			e.blockNodes(p, s)
-			return
-		}
-		p.blocked.Union(&s.Any)
-		all := true
-		for ci := range e.st.Classes() {
-			all = all && p.blocked.Has(int32(ci))
-		}
-		p.stop = all
+		p.stop = p.closed.Close(&e.st, s)
 	case sched.EASY:
 		if !e.resv.Meets(s) || e.resv.HoldDue(j) && e.resv.OpenEnded(s) {
 			e.promise(j)
@@ -186,13 +173,13 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, obstacle) {
 	o := overLimit
 	ask := e.candidate(p, j)
 	anywhere := !e.lending.Bars(j)
-	free := ask.Reserved == nil && !p.strict && anywhere // nothing keeps it from what there is
+	free := ask.Reserved == nil && !p.closed.Any && anywhere // nothing keeps it from what there is
 	deep := closed
 	if e.limits.Allows(j, least) {
 		switch {
 		case s.Failed == e.epoch && j.Home == nil:
 			o = noRoom
-		case p.strict && (s.Shut(&p.blocked) || e.shutOut(p, s)):
+		case p.closed.Shuts(&e.st, s):
 			return closed, notItsTurn
 		default:
 			allocs, tasks, ok := e.tryPlace(ask, j)
@@ -204,7 +191,7 @@ func (e *Engine) try(p *passState, j *job.State) (verdict, obstacle) {
 			o = noRoom
 			if ask.Reserved != nil && e.fitsUnreserved(ask, j, s) {
 				deep, o = deeper, delaysOther
-			} else if !p.strict && anywhere && j.Home == nil && !s.Several() {
+			} else if !p.closed.Any && anywhere && j.Home == nil && !s.Several() {
 				// what is lent is open to others of the shape; of several sets, where the first goes decides
 				// whether the next fits: that may change without a release
 				s.Failed = e.epoch
@@ -258,8 +245,8 @@ func (e *Engine) gotMore() {
 func (e *Engine) candidate(p *passState, j *job.State) placement.Request {
 	r := e.anywhere()
 	r.Reserved = e.resv.Limits(j, placement.Candidate)
-	if p.strict {
-		r.Blocked, r.Shut = &p.blocked, p.shut
+	if p.closed.Any {
+		r.Blocked, r.Shut = &p.closed.Classes, p.closed.Nodes
 	}
 	return r
 }

@@ -53,7 +53,8 @@ func (e *Engine) reshaped(j *job.State, r *Reshape) (spec *cluster.Job, text str
 
 // checkPlace says why a job cannot be, with such a spec, where these allocations are; "": it can.
 func (e *Engine) checkPlace(j *job.State, spec *cluster.Job, allocs []inventory.Alloc) string {
-	if !e.validAllocs(allocs, false) || slices.ContainsFunc(allocs, func(a inventory.Alloc) bool { return a.Set < 0 }) {
+	noSet := func(a inventory.Alloc) bool { return a.Set < 0 }
+	if !inventory.Valid(&e.st, allocs, false) || slices.ContainsFunc(allocs, noSet) {
 		return "there is no such node or device"
 	}
 	as := *j
@@ -95,8 +96,11 @@ func grows(now, then []inventory.Alloc, a *inventory.Alloc) bool {
 // checkHeld checks that a job holds exactly what it asked for, where it may; keeps: or where it may have been when its
 // node was larger.
 func (e *Engine) checkHeld(j *job.State, keeps bool) error {
-	return placement.CheckHeld(&e.w, j, keeps, e.plan.Active() && len(e.parts) > 0)
+	return placement.CheckHeld(&e.w, j, keeps, e.strays())
 }
+
+// strays reports whether plans may have jobs run in other partitions than their own.
+func (e *Engine) strays() bool { return e.plan.Active() && e.shapes.HasPartitions() }
 
 // countHeld notes how large a job is by what it holds.
 func (e *Engine) countHeld(j *job.State) {

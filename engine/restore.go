@@ -212,12 +212,12 @@ func (e *Engine) resume(r *job.Record, same bool) bool {
 	s := e.shapes.At(j.Shape)
 	j.Milli, j.Tasks, j.Devices = e.w.AskedMilli(j), s.Max, int32(j.Spec.GPUs())
 	e.deps.Rejoin(j, r.Singles)
-	if !e.validAllocs(j.Home, false) {
+	if !inventory.Valid(&e.st, j.Home, false) {
 		j.Home = nil
 	}
 	if frozen, work := j.Frozen, j.Asleep; frozen != nil {
 		j.Frozen, j.Asleep = nil, 0
-		if e.validAllocs(frozen, false) {
+		if inventory.Valid(&e.st, frozen, false) {
 			e.freeze(j, frozen, work)
 		}
 	} else if j.Home != nil {
@@ -232,38 +232,21 @@ func (e *Engine) resume(r *job.Record, same bool) bool {
 		j.Queue = int32(e.limits.Last())
 		e.finish(j, job.Impossible)
 		return false
-	case j.State == job.Pending && !e.validAllocs(r.Home, false):
+	case j.State == job.Pending && !inventory.Valid(&e.st, r.Home, false):
 		e.resumeLost(j)
 		return false
 	case j.State == job.Pending:
 		e.resumePending(j, r, same)
-		if r.Promise != 0 && e.mode == sched.Conservative && e.validAllocs(r.Plan, false) {
+		if r.Promise != 0 && e.mode == sched.Conservative && inventory.Valid(&e.st, r.Plan, false) {
 			j.Promise, j.Plan = r.Promise, slices.Clone(r.Plan)
 		}
-	case !e.validAllocs(r.Allocs, j.State != job.Stopping):
+	case !inventory.Valid(&e.st, r.Allocs, j.State != job.Stopping):
 		e.resumeLost(j)
 		return false
 	default:
 		e.resumeHolding(j, r, same)
 	}
 	return same
-}
-
-// validAllocs reports whether all that is there, and free if it must be.
-func (e *Engine) validAllocs(allocs []inventory.Alloc, free bool) bool {
-	for i := range allocs {
-		a := &allocs[i]
-		if a.Node < 0 || int(a.Node) >= len(e.st.Nodes()) || a.GPUs>>e.st.Nodes()[a.Node].Spec().GPUs != 0 {
-			return false
-		}
-	}
-	if !free {
-		return true
-	}
-	mark := e.st.Mark()
-	ok := e.st.TakeBack(allocs, false, true)
-	e.st.Rollback(mark)
-	return ok
 }
 
 func (e *Engine) resumePending(j *job.State, r *job.Record, same bool) {
@@ -323,7 +306,7 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 			j.How, j.ResidentOnGPU = e.howToStop(j), false
 		}
 		dest := j.Dest
-		if j.Dest = nil; dest != nil && e.validAllocs(dest, true) {
+		if j.Dest = nil; dest != nil && inventory.Valid(&e.st, dest, true) {
 			e.reserveDest(j, dest)
 			e.limits.Charge(j, 1)
 			e.st.Commit()

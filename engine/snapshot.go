@@ -70,17 +70,22 @@ type ArrayRecord struct {
 // Snapshot writes down what the engine knows. It changes nothing.
 func (e *Engine) Snapshot() Snapshot {
 	s := e.Common()
-	s.Past, s.Sets = e.past.Record(), e.nodeSets()
+	s.Past = e.past.Record()
+	var named []string // sets of nodes, by jobs that are not done
 	var arrays []cluster.JobID
 	for i := range e.jobs {
 		if e.jobs[i] == nil {
 			continue
 		}
 		s.Jobs = append(s.Jobs, *e.Record(cluster.JobID(i)))
+		if e.shapes.HasNodeSets() && e.jobs[i].State != job.Done {
+			named = append(named, e.jobs[i].Spec.Nodes)
+		}
 		if a := e.jobs[i].Spec.Array; a != nil && !slices.Contains(arrays, a.ID) {
 			arrays = append(arrays, a.ID)
 		}
 	}
+	s.Sets = e.shapes.SetsNamed(named)
 	for _, id := range arrays {
 		if waiting := e.deps.Waiting(id); len(waiting) > 0 {
 			s.Arrays = append(s.Arrays, ArrayRecord{id, slices.Clone(waiting)})

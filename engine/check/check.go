@@ -1,4 +1,5 @@
-// Package check recomputes from the jobs what the inventory keeps up to date step by step. It is slow, and for tests.
+// Package check recomputes from the jobs what the inventory and other rooms keep up to date step by step.
+// It is slow, and for tests.
 package check
 
 import (

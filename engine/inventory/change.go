@@ -88,3 +88,20 @@ func (c *Class) reindex(nodes []Node) {
 		c.indexPartial(n)
 	}
 }
+
+// Valid reports whether all that allocations name is there, and free if it must be.
+func Valid(s *Store, allocs []Alloc, free bool) bool {
+	for i := range allocs {
+		a := &allocs[i]
+		if a.Node < 0 || int(a.Node) >= len(s.nodes) || a.GPUs>>s.nodes[a.Node].Spec().GPUs != 0 {
+			return false
+		}
+	}
+	if !free {
+		return true
+	}
+	mark := s.Mark()
+	ok := s.TakeBack(allocs, false, true)
+	s.Rollback(mark)
+	return ok
+}

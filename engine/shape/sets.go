@@ -91,6 +91,24 @@ func (t *Table) HasNodeSets() bool { return len(t.sets) > 0 }
 // NodeSet returns the set with a name; nil: none.
 func (t *Table) NodeSet(name string) *NodeSet { return t.sets[name] }
 
+// SetsNamed describes the sets that have these names, each once, in their order.
+func (t *Table) SetsNamed(names []string) (list []cluster.NodeSet) {
+	listed := map[string]bool{} // looked up only
+	for _, name := range names {
+		set := t.sets[name]
+		if set == nil || listed[name] {
+			continue
+		}
+		listed[name] = true
+		spec := cluster.NodeSet{Name: name}
+		for _, id := range set.Nodes {
+			spec.Nodes = append(spec.Nodes, t.st.Nodes()[id].Spec().Name)
+		}
+		list = append(list, spec)
+	}
+	return list
+}
+
 // Reaches reports whether the set of nodes of the shape's jobs includes a node.
 func (s *Shape) Reaches(node int32) bool { return s.Most.Within == nil || s.Most.Within.In.Has(node) }
 

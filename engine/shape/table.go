@@ -2,6 +2,7 @@ package shape
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ type Table struct {
 	nodes map[string]int32 // numbers of nodes by name; looked up only
 	mps   bool             // whether a job fits also depends on its user
 	parts []cluster.Partition
+	in    []map[string]bool // the names of the nodes of each of them; looked up only
 	list  []Shape
 	ids   map[string]int32    // looked up only
 	sets  map[string]*NodeSet // by name; looked up only
@@ -27,8 +29,53 @@ func NewTable(st *inventory.Store, nodes map[string]int32, mps bool) Table {
 	return Table{st: st, nodes: nodes, mps: mps, ids: map[string]int32{}}
 }
 
-// AddPartition adds a partition, which is the next bit of masks.
-func (t *Table) AddPartition(p cluster.Partition) { t.parts = append(t.parts, p) }
+// SetPartitions sets the partitions, which are the bits of masks in their order.
+func (t *Table) SetPartitions(parts []cluster.Partition) error {
+	if len(parts) > 63 {
+		return fmt.Errorf("%d partitions; at most 63 are supported", len(parts))
+	}
+	seen := map[string]bool{}
+	for _, p := range parts {
+		if p.Name == "" || seen[p.Name] {
+			return fmt.Errorf("partition %q is defined twice or has no name", p.Name)
+		}
+		seen[p.Name] = true
+		in := make(map[string]bool, len(p.Nodes))
+		for _, n := range p.Nodes {
+			in[n] = true
+		}
+		t.parts, t.in = append(t.parts, p), append(t.in, in)
+	}
+	return nil
+}
+
+// CheckPartitions checks that the nodes of partitions are there.
+func (t *Table) CheckPartitions() error {
+	for i := range t.parts {
+		for _, name := range t.parts[i].Nodes {
+			if _, ok := t.nodes[name]; !ok {
+				return fmt.Errorf("partition %q: no node is named %q", t.parts[i].Name, name)
+			}
+		}
+	}
+	return nil
+}
+
+// HasPartitions reports whether there are partitions.
+func (t *Table) HasPartitions() bool { return len(t.parts) > 0 }
+
+// PartitionsOf is the mask of the partitions that a node is in; without partitions it is in the first.
+func (t *Table) PartitionsOf(node string) (mask uint64) {
+	if len(t.parts) == 0 {
+		return 1
+	}
+	for i := range t.in {
+		if t.in[i][node] {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
 
 // Recompute makes the classes on which jobs can run be computed again: a class was added.
 func (t *Table) Recompute() {

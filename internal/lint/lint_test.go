@@ -33,7 +33,7 @@ var arrows = map[string]string{
 	"power":               "cluster",
 	"engine":              "cluster quota internal/heap engine/admission engine/check engine/lending engine/limits engine/links engine/loans engine/past engine/plan engine/running network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
 	"engine/admission":    "cluster engine/inventory engine/job engine/limits engine/placement engine/reserve engine/shape engine/sched engine/words",
-	"engine/check":        "cluster engine/inventory engine/job",
+	"engine/check":        "cluster engine/explain engine/inventory engine/job engine/limits engine/pending engine/placement engine/plan engine/sched",
 	"engine/defrag":       "cluster engine/inventory engine/job engine/limits engine/order engine/plan engine/preempt engine/reserve engine/running engine/placement engine/sched engine/shape engine/words",
 	"engine/explain":      "cluster engine/inventory engine/job engine/lending engine/limits engine/links engine/loans engine/order engine/pending engine/placement engine/plan engine/preempt engine/reserve engine/running engine/sched engine/shape engine/speed engine/words",
 	"engine/inventory":    "cluster",
