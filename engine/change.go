@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -15,62 +14,7 @@ import (
 
 // CheckChange says why a node cannot become another; "": it can. A driver asks before it reports NodeChanged, which is
 // ignored where it does not fit.
-func (e *Engine) CheckChange(n *cluster.Node) string {
-	id, ok := e.nodeID[n.Name]
-	if !ok {
-		return "there is no such node"
-	}
-	was := e.st.Nodes()[id].Spec()
-	switch {
-	case n.GPUs < 0 || n.GPUs > cluster.MaxGPUsPerNode:
-		return fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)
-	case n.CPU < 0 || n.RAM < 0:
-		return "CPU or RAM is negative"
-	}
-	model, ok := e.modelFor(n)
-	if !ok {
-		return fmt.Sprintf("GPU model %q is not known", n.Model)
-	}
-	if _, _, err := n.Geometry(&model); err != nil {
-		return "mig: " + err.Error()
-	}
-	if !inventory.SameHardware(was, n) && !e.canEmpty(id) {
-		return "a job has a GPU of it"
-	}
-	return ""
-}
-
-// modelFor is the model of a node's GPUs.
-func (e *Engine) modelFor(n *cluster.Node) (model cluster.GPUModel, ok bool) {
-	if n.GPUs == 0 {
-		return model, true
-	}
-	return e.cfg.Spec.Model(n.Model)
-}
-
-// clientsOf is how many processes MPS serves on a GPU of a model; 0: GPUs are not shared by MPS.
-func (e *Engine) clientsOf(model *cluster.GPUModel) int {
-	if e.cfg.Spec.Sharing != cluster.MPS {
-		return 0
-	}
-	return model.MPSClients()
-}
-
-// canEmpty reports whether no job has a device of a node, but for those that were promised one and have not started.
-func (e *Engine) canEmpty(id int32) bool {
-	n := &e.st.Nodes()[id]
-	if len(n.Stopping()) > 0 || n.Frozen() > 0 {
-		return false
-	}
-	mark := e.st.Mark()
-	defer e.st.Rollback(mark)
-	for _, j := range e.running.Placed() {
-		if inventory.OnNode(j.Allocs, id) {
-			e.st.ReleaseAll(j.Allocs)
-		}
-	}
-	return n.Idle()
-}
+func (e *Engine) CheckChange(n *cluster.Node) string { return e.found.Changed(n) }
 
 // nodeChanged books that a node is another than it was.
 func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
@@ -86,8 +30,8 @@ func (e *Engine) nodeChanged(id int32, to *cluster.Node) {
 		e.displace(id)
 		e.forgetPlans(id)
 	}
-	model, _ := e.modelFor(&next)
-	if e.st.Change(id, next, model, e.clientsOf(&model)) != nil {
+	model, _ := e.found.Model(&next)
+	if e.st.Change(id, next, model, e.found.Clients(&model)) != nil {
 		return // there are too many kinds of node
 	}
 	e.w.CPU += next.CPU - was.CPU

@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/engine/admission"
 	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/explain"
+	"github.com/muster-gpu/muster/engine/found"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/lending"
@@ -121,6 +122,7 @@ type Engine struct {
 	plan      plan.Book      // the plan in force
 	moving    defrag.Finder  // which jobs could go elsewhere
 	moves     defrag.Rules   // which may
+	found     found.Books    // whether what drivers find fits
 	explain   *explain.Explainer
 
 	epoch    int64        // grows when devices are released: what failed may fit now
@@ -212,6 +214,8 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 		e.promoter, _ = cfg.Policy.(sched.Promoter)
 	}
 	e.plan = plan.New(&e.w, cfg.Policy, &e.admission, (*oracle)(e).Jobs, e.touch)
+	e.found = found.Books{Spec: &e.cfg.Spec, World: &e.w, Jobs: (*oracle)(e).Jobs, Nodes: e.nodeID,
+		Admission: &e.admission, Leavers: &e.leavers, Running: &e.running, Plan: &e.plan}
 	e.speeds = speed.New(&e.w, &e.cfg.Spec, cfg.Unshared, (*oracle)(e).Jobs)
 	e.links = links.New(e.cfg.Spec.Network, cfg.Traffic)
 	e.mode = e.w.Traits.Backfill
@@ -280,11 +284,11 @@ func (e *Engine) addNode(n cluster.Node) error {
 		return &NodeError{n.Name,
 			fmt.Sprintf("%d GPUs; between 0 and %d are supported", n.GPUs, cluster.MaxGPUsPerNode)}
 	}
-	model, ok := e.modelFor(&n)
+	model, ok := e.found.Model(&n)
 	if !ok {
 		return &NodeError{n.Name, fmt.Sprintf("unknown GPU model %q; define it under models", n.Model)}
 	}
-	first, err := e.st.Add(n, model, e.shapes.PartitionsOf(n.Name), e.clientsOf(&model))
+	first, err := e.st.Add(n, model, e.shapes.PartitionsOf(n.Name), e.found.Clients(&model))
 	if err != nil {
 		return &NodeError{n.Name, err.Error()}
 	}

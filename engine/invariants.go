@@ -29,7 +29,7 @@ func (e *Engine) books() *check.Books {
 func (e *Engine) rooms() *check.Rooms {
 	r := &check.Rooms{World: &e.w, Jobs: e.jobs, Live: e.live, OnTheWay: e.moves.OnTheWay(), Plan: &e.plan,
 		Line: &e.line, Deps: &e.deps, Timers: &e.timers, Limits: &e.limits, Find: &e.find, Explain: e.explain,
-		Strays: e.strays()}
+		Strays: e.found.Strays()}
 	if e.promoter != nil {
 		r.PromoteAt = e.promotionOf
 	}

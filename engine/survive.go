@@ -53,7 +53,7 @@ func (e *Engine) stopWhole(j *job.State, how job.How, reason job.StopReason) {
 	e.actions = slices.Delete(e.actions, resize, resize+1)
 	j.Allocs = append(slices.Clone(j.Allocs), j.Leaving...)
 	j.Leaving, j.Resizing = nil, false
-	e.countHeld(j)
+	e.found.CountHeld(j)
 }
 
 // lossNow finds the resize that an earlier loss in this same step asks for, or

@@ -31,11 +31,12 @@ var arrows = map[string]string{
 	"quota":               "cluster",
 	"perf":                "cluster solve",
 	"power":               "cluster",
-	"engine":              "cluster quota internal/heap engine/admission engine/check engine/lending engine/limits engine/links engine/loans engine/past engine/plan engine/running network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
+	"engine":              "cluster quota internal/heap engine/admission engine/check engine/found engine/lending engine/limits engine/links engine/loans engine/past engine/plan engine/running network/traffic engine/order engine/inventory engine/shape engine/job engine/sched engine/placement engine/speed engine/preempt engine/defrag engine/explain engine/words engine/reserve engine/pending",
 	"engine/admission":    "cluster engine/inventory engine/job engine/limits engine/placement engine/reserve engine/shape engine/sched engine/words",
 	"engine/check":        "cluster engine/explain engine/inventory engine/job engine/limits engine/pending engine/placement engine/plan engine/sched",
 	"engine/defrag":       "cluster engine/inventory engine/job engine/limits engine/order engine/plan engine/preempt engine/reserve engine/running engine/placement engine/sched engine/shape engine/words",
 	"engine/explain":      "cluster engine/inventory engine/job engine/lending engine/limits engine/links engine/loans engine/order engine/pending engine/placement engine/plan engine/preempt engine/reserve engine/running engine/sched engine/shape engine/speed engine/words",
+	"engine/found":        "cluster engine/admission engine/inventory engine/job engine/pending engine/placement engine/plan engine/running engine/sched",
 	"engine/inventory":    "cluster",
 	"engine/job":          "cluster quota engine/inventory engine/order",
 	"engine/lending":      "cluster quota engine/inventory engine/job engine/shape",
@@ -209,7 +210,8 @@ var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engi
 	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true, "engine/lending": true,
 	"engine/limits": true, "engine/loans": true,
 	"engine/past": true, "engine/admission": true, "engine/plan": true, "engine/check": true, "engine/running": true,
-	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
+	"engine/found": true,
+	"policy":       true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true, "service": true, "serving/llm": true, "serving/batch": true, "serving/scale": true,
 	"serving/inss": true, "serving/nexus": true, "network": true, "network/flow": true, "network/traffic": true}
 
