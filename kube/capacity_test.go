@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/fit/volumes"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -142,7 +142,7 @@ func TestCapacityBegun(t *testing.T) {
 	d, now := still(t, 3)
 	d.makes("10Gi", "c")
 	begun := open("c", "made", "10Gi")
-	begun.Annotations = map[string]string{volume.AnnSelectedNode: "n0001"}
+	begun.Annotations = map[string]string{volumes.SelectedNode: "n0001"}
 	d.volumes.Changed(begun)
 	d.report(t, now, left("a", v1.LabelHostname, "n0001", "10Gi", ""), left("b", v1.LabelHostname, "n0000", "99Gi", ""))
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
@@ -156,7 +156,7 @@ func TestFreeVolumeTwice(t *testing.T) {
 	d, now := still(t, 1)
 	late := storagev1.VolumeBindingWaitForFirstConsumer
 	local := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"},
-		Provisioner: volume.NotSupportedProvisioner, VolumeBindingMode: &late}
+		Provisioner: volumes.NoProvisioner, VolumeBindingMode: &late}
 	d.volumes.Changed(local)
 	free := func(name string) {
 		d.volumes.Changed(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -228,7 +228,7 @@ func (b *bench) maker() {
 		wanted := map[string]bool{}
 		for i := range claims.Items {
 			c := &claims.Items[i]
-			at := c.Annotations[volume.AnnSelectedNode]
+			at := c.Annotations[volumes.SelectedNode]
 			if wanted[made(c)] = true; *c.Spec.StorageClassName != "made" || at == "" || c.Spec.VolumeName != "" {
 				continue
 			}

@@ -8,7 +8,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/muster-gpu/muster/kube/fit"
 )
@@ -50,7 +49,7 @@ func (all *Volumes) attachableOf(c *v1.PersistentVolumeClaim) (a attachable, inT
 		}
 		return attachable{source.Driver, source.VolumeHandle}, inTree, true
 	}
-	class := all.classes[volume.GetPersistentVolumeClaimClass(c)]
+	class := all.classes[classOfClaim(c)]
 	if class == nil {
 		return a, false, false
 	}

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-helpers/storage/volume"
 	csitranslation "k8s.io/csi-translation-lib"
 	csiplugins "k8s.io/csi-translation-lib/plugins"
 	"k8s.io/klog/v2"
@@ -95,7 +94,7 @@ func (all *Volumes) reachableFrom(v *v1.PersistentVolume, n *v1.Node) bool {
 	if t := all.translated(v); t.csi != nil && all.replaced(t.plugin, n.Name) {
 		at = t.csi
 	}
-	return volume.CheckNodeAffinity(at, n.Labels) == nil && inZone(v.Labels, n.Labels)
+	return admits(at, n.Labels) && inZone(v.Labels, n.Labels)
 }
 
 // replaced reports whether a node says that it has a CSI driver instead of an in-tree

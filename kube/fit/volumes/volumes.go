@@ -12,7 +12,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/muster-gpu/muster/kube/fit"
 )
@@ -134,7 +133,7 @@ type late struct {
 }
 
 // begun is the node for which a volume is being made already; "": none is.
-func (w *late) begun() string { return w.claim.Annotations[volume.AnnSelectedNode] }
+func (w *late) begun() string { return w.claim.Annotations[SelectedNode] }
 
 // claimsFor lists a pod's claims: those that have a volume, and those that wait for
 // it, the smallest first, so that the larger volumes are left for the larger claims.
@@ -267,7 +266,7 @@ func (all *Volumes) unserved(open []late, n *v1.Node, alone bool) string {
 				continue
 			}
 		}
-		if w.class.Provisioner == volume.NotSupportedProvisioner || !reachable(w.class, n) {
+		if w.class.Provisioner == NoProvisioner || !reachable(w.class, n) {
 			return itsVolumes
 		}
 		if !all.canMake(w, n) {
@@ -279,7 +278,7 @@ func (all *Volumes) unserved(open []late, n *v1.Node, alone bool) string {
 
 // classOf is the storage class of a claim that waits for its first consumer.
 func (all *Volumes) classOf(c *v1.PersistentVolumeClaim) (*storagev1.StorageClass, error) {
-	name := volume.GetPersistentVolumeClaimClass(c)
+	name := classOfClaim(c)
 	class := all.classes[name]
 	if class == nil || class.VolumeBindingMode == nil ||
 		*class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer {
@@ -319,10 +318,10 @@ func (all *Volumes) freeVolume(c *v1.PersistentVolumeClaim, n *v1.Node, not []st
 		case slices.Contains(not, name) || taken && for1 != key || v.DeletionTimestamp != nil:
 		case ref != nil && (ref.Namespace != c.Namespace || ref.Name != c.Name || ref.UID != "" && ref.UID != c.UID):
 		case ref == nil && v.Status.Phase != v1.VolumeAvailable:
-		case volume.GetPersistentVolumeClass(v) != volume.GetPersistentVolumeClaimClass(c) || has.Cmp(want) < 0 ||
+		case classOfVolume(v) != classOfClaim(c) || has.Cmp(want) < 0 ||
 			!sel.Matches(labels.Set(v.Labels)):
 		case modeOf(v.Spec.VolumeMode) != modeOf(c.Spec.VolumeMode) || !offers(v.Spec.AccessModes, c.Spec.AccessModes):
-		case volume.CheckNodeAffinity(v, n.Labels) != nil:
+		case !admits(v, n.Labels):
 		case best == nil || smaller(v, best):
 			best = v
 		}
@@ -374,7 +373,7 @@ func (all *Volumes) Choose(p *fit.Neighbour, n *v1.Node) (list []Mount, err erro
 		if w.begun() != n.Name {
 			v = all.freeVolume(w.claim, n, not)
 		}
-		if v == "" && w.class.Provisioner == volume.NotSupportedProvisioner {
+		if v == "" && w.class.Provisioner == NoProvisioner {
 			return nil, fmt.Errorf("no volume for claim %s on node %s any more", w.claim.Name, n.Name)
 		}
 		if v != "" {
@@ -388,7 +387,7 @@ func (all *Volumes) Choose(p *fit.Neighbour, n *v1.Node) (list []Mount, err erro
 // hasFree reports whether volumes of a class are there that no claim has.
 func (all *Volumes) hasFree(class string) bool {
 	for _, v := range all.volumes {
-		if v.Status.Phase == v1.VolumeAvailable && volume.GetPersistentVolumeClass(v) == class {
+		if v.Status.Phase == v1.VolumeAvailable && classOfVolume(v) == class {
 			return true
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/retry"
@@ -46,11 +45,11 @@ func (w Writer) Provide(ctx context.Context, obj *v1.Pod, node string, mounts []
 			continue
 		case m.Volume != "":
 			err = w.bindVolume(ctx, c, m.Volume)
-		case m.Asked && c.Annotations[volume.AnnSelectedNode] == "":
+		case m.Asked && c.Annotations[SelectedNode] == "":
 			return fmt.Errorf("%w: %s", errNotMade, m.Claim)
-		case c.Annotations[volume.AnnSelectedNode] != node:
+		case c.Annotations[SelectedNode] != node:
 			m.Asked = true
-			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, c.UID, volume.AnnSelectedNode,
+			patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%q}}}`, c.UID, SelectedNode,
 				node)
 			_, err = w.Client.CoreV1().PersistentVolumeClaims(obj.Namespace).Patch(ctx, m.Claim,
 				types.MergePatchType, patch, metav1.PatchOptions{})
@@ -84,7 +83,7 @@ func (w Writer) bindVolume(ctx context.Context, c *v1.PersistentVolumeClaim, nam
 	if v.Annotations == nil {
 		v.Annotations = map[string]string{}
 	}
-	v.Annotations[volume.AnnBoundByController] = "yes"
+	v.Annotations[boundByController] = "yes"
 	_, err = w.Client.CoreV1().PersistentVolumes().Update(ctx, v, metav1.UpdateOptions{})
 	return err
 }

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/muster-gpu/muster/internal/fakekube"
 )
@@ -28,7 +27,7 @@ func TestNotMade(t *testing.T) {
 	}
 	for range 2 {
 		if err := w.Provide(ctx, pod, "n0000", mounts); !errors.Is(err, errNotYet) || !Again(err) ||
-			claim().Annotations[volume.AnnSelectedNode] != "n0000" {
+			claim().Annotations[SelectedNode] != "n0000" {
 			t.Fatalf("it is asked for: %v, %v", err, claim().Annotations)
 		}
 	}
