@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -82,7 +81,7 @@ func (r *raw) UnmarshalJSON(text []byte) error {
 // install creates an object if it concerns what the account may do; policy: it is a policy.
 func (k *guarded) install(text []byte) (policy bool) {
 	k.Helper()
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	obj, _, err := kubeapi.Codecs.UniversalDeserializer().Decode(text, nil, nil)
 	if err != nil {
 		return false // a kind that clients do not know, such as APIService
 	}

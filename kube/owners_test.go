@@ -13,13 +13,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	typedv1beta1 "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 	"k8s.io/client-go/rest"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -711,16 +709,12 @@ func TestPodGroup(t *testing.T) {
 		}
 		return pods
 	}
-	groups := typedv1beta1.NewForConfigOrDie(b.p.Admin).PodGroups("default")
-	group := func(name string, policy schedulingv1beta1.PodGroupSchedulingPolicy) {
-		if _, err := groups.Create(b.ctx, &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: policy}}, metav1.CreateOptions{}); err != nil {
-			b.Fatal(err)
-		}
+	kind := kindOf("podgroups.scheduling.k8s.io")
+	group := func(name string, policy object) {
+		b.object(kind, name, nil, object{"spec": object{"schedulingPolicy": policy}})
 	}
 	b.whole(kindOfGang{"PodGroup", func(b *bench) []*v1.Pod {
-		group("train", schedulingv1beta1.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}})
+		group("train", object{"gang": object{"minCount": int64(3)}})
 		return in("train", 4)
 	}, 1})
 	pods := in("basic", 2)
@@ -728,7 +722,7 @@ func TestPodGroup(t *testing.T) {
 	b.wait("it says that its group is not there", func() bool {
 		return strings.Contains(condition(b.pod("basic-0")).Message, "PodGroup default/basic is not there")
 	})
-	group("basic", schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}})
+	group("basic", object{"basic": object{}})
 	b.wait("each is bound", func() bool { return b.bound(pods) == 2 })
 	b.look(d, func() {
 		if d.gangs["podgroup/default/basic"] != nil {

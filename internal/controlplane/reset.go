@@ -2,13 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 )
 
@@ -32,35 +33,71 @@ func (p *Plane) all() (all map[thing]bool) {
 // things are all objects of the cluster that can be deleted, but for those that Kubernetes makes by itself.
 func (p *Plane) things(ctx context.Context) (map[thing]bool, error) {
 	c := p.metadata()
-	lists, err := p.Client().Discovery().ServerPreferredResources()
-	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+	resources, err := p.resources(ctx)
+	if err != nil {
 		return nil, err
 	}
 	all := map[thing]bool{}
-	for _, l := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "delete"}}, lists) {
-		gv, err := schema.ParseGroupVersion(l.GroupVersion)
-		if err != nil {
+	for _, of := range resources {
+		if of.Group == "events.k8s.io" { // the same as the events without a group
+			continue
+		}
+		list, err := c.Resource(of).List(ctx, metav1.ListOptions{})
+		if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
-		for i := range l.APIResources {
-			of := gv.WithResource(l.APIResources[i].Name)
-			if of.Group == "events.k8s.io" { // the same as the events without a group
-				continue
-			}
-			list, err := c.Resource(of).List(ctx, metav1.ListOptions{})
-			if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-				continue
-			} else if err != nil {
-				return nil, err
-			}
-			for k := range list.Items {
-				if o := &list.Items[k]; !kubernetesOwn(of, &o.ObjectMeta) {
-					all[thing{of, o.Namespace, o.Name}] = true
-				}
+		for k := range list.Items {
+			if o := &list.Items[k]; !kubernetesOwn(of, &o.ObjectMeta) {
+				all[thing{of, o.Namespace, o.Name}] = true
 			}
 		}
 	}
 	return all, nil
+}
+
+// resources are those whose objects can be listed and deleted, each in the first version that has it, as the preferred
+// version comes first. What the API server cannot reach now is not among them.
+func (p *Plane) resources(ctx context.Context) (list []schema.GroupVersionResource, err error) {
+	for _, path := range []string{"/api", "/apis"} {
+		text, err := p.Client().Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept",
+			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var groups struct {
+			Items []struct {
+				Metadata struct{ Name string }
+				Versions []struct {
+					Version, Freshness string
+					Resources          []struct {
+						Resource string
+						Verbs    []string
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(text, &groups); err != nil {
+			return nil, err
+		}
+		for _, g := range groups.Items {
+			seen := map[string]bool{}
+			for _, v := range g.Versions {
+				for _, r := range v.Resources {
+					if seen[r.Resource] || v.Freshness == "Stale" {
+						continue
+					}
+					seen[r.Resource] = true
+					if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "delete") {
+						list = append(list, schema.GroupVersionResource{Group: g.Metadata.Name, Version: v.Version,
+							Resource: r.Resource})
+					}
+				}
+			}
+		}
+	}
+	return list, nil
 }
 
 // kubernetesOwn reports whether Kubernetes makes an object by itself, perhaps some time after its start.

@@ -1,37 +1,22 @@
 // Package fakekube is a Kubernetes API in memory, for tests of what an API server says in return; whatever depends on
-// how one behaves is tested on a real one (internal/controlplane). It serves only the groups that such tests use: to
-// compile client-go's, which serves all, takes longer than they do.
+// how one behaves is tested on a real one (internal/controlplane). It serves what such tests use.
 package fakekube
 
 import (
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	"k8s.io/client-go/kubernetes/scheme"
-	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
-	fakeappsv1 "k8s.io/client-go/kubernetes/typed/apps/v1/fake"
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	fakeauthenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1/fake"
-	batchv1 "k8s.io/client-go/kubernetes/typed/batch/v1"
-	fakebatchv1 "k8s.io/client-go/kubernetes/typed/batch/v1/fake"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	fakecorev1 "k8s.io/client-go/kubernetes/typed/core/v1/fake"
-	policyv1 "k8s.io/client-go/kubernetes/typed/policy/v1"
-	fakepolicyv1 "k8s.io/client-go/kubernetes/typed/policy/v1/fake"
-	resourcev1 "k8s.io/client-go/kubernetes/typed/resource/v1"
-	fakeresourcev1 "k8s.io/client-go/kubernetes/typed/resource/v1/fake"
-	schedulingv1 "k8s.io/client-go/kubernetes/typed/scheduling/v1"
-	fakeschedulingv1 "k8s.io/client-go/kubernetes/typed/scheduling/v1/fake"
-	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
-	fakestoragev1 "k8s.io/client-go/kubernetes/typed/storage/v1/fake"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/testing"
 
 	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
-// Clientset is a client of such an API. Groups that it does not serve panic.
+// Clientset is a client of such an API. Groups and resources that it does not serve panic.
 type Clientset struct {
 	kubeapi.Interface
 	testing.Fake
@@ -39,7 +24,7 @@ type Clientset struct {
 
 // New has an API with some objects.
 func New(objects ...runtime.Object) *Clientset {
-	tracker := testing.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
+	tracker := testing.NewObjectTracker(kubeapi.Scheme, kubeapi.Codecs.UniversalDecoder())
 	for _, o := range objects {
 		if err := tracker.Add(o); err != nil {
 			panic(err)
@@ -61,43 +46,42 @@ func New(objects ...runtime.Object) *Clientset {
 // IsWatchListSemanticsUnSupported tells informers to list before they watch.
 func (c *Clientset) IsWatchListSemanticsUnSupported() bool { return true }
 
-// Discovery serves which groups there are: none but those that a test adds.
-func (c *Clientset) Discovery() discovery.DiscoveryInterfaces {
-	return &fakediscovery.FakeDiscovery{Fake: &c.Fake}
-}
+// Discovery serves which groups there are: none.
+func (c *Clientset) Discovery() kubeapi.Discovery { return discovery{&c.Fake} }
 
 // AuthenticationV1 serves reviews of tokens.
-func (c *Clientset) AuthenticationV1() authenticationv1.AuthenticationV1Interface {
-	return &fakeauthenticationv1.FakeAuthenticationV1{Fake: &c.Fake}
-}
-
-// AppsV1 serves deployments and the like.
-func (c *Clientset) AppsV1() appsv1.AppsV1Interface { return &fakeappsv1.FakeAppsV1{Fake: &c.Fake} }
+func (c *Clientset) AuthenticationV1() kubeapi.AuthenticationV1 { return authentication{&c.Fake} }
 
 // BatchV1 serves jobs.
-func (c *Clientset) BatchV1() batchv1.BatchV1Interface {
-	return &fakebatchv1.FakeBatchV1{Fake: &c.Fake}
-}
+func (c *Clientset) BatchV1() kubeapi.BatchV1 { return batch{&c.Fake} }
 
 // CoreV1 serves pods, nodes and the like.
-func (c *Clientset) CoreV1() corev1.CoreV1Interface { return &fakecorev1.FakeCoreV1{Fake: &c.Fake} }
-
-// PolicyV1 serves evictions and budgets.
-func (c *Clientset) PolicyV1() policyv1.PolicyV1Interface {
-	return &fakepolicyv1.FakePolicyV1{Fake: &c.Fake}
-}
-
-// ResourceV1 serves claims of devices.
-func (c *Clientset) ResourceV1() resourcev1.ResourceV1Interface {
-	return &fakeresourcev1.FakeResourceV1{Fake: &c.Fake}
-}
-
-// SchedulingV1 serves priority classes.
-func (c *Clientset) SchedulingV1() schedulingv1.SchedulingV1Interface {
-	return &fakeschedulingv1.FakeSchedulingV1{Fake: &c.Fake}
-}
+func (c *Clientset) CoreV1() kubeapi.CoreV1 { return core{f: &c.Fake} }
 
 // StorageV1 serves storage classes.
-func (c *Clientset) StorageV1() storagev1.StorageV1Interface {
-	return &fakestoragev1.FakeStorageV1{Fake: &c.Fake}
+func (c *Clientset) StorageV1() kubeapi.StorageV1 { return storage{&c.Fake} }
+
+// discovery has no group.
+type discovery struct{ f *testing.Fake }
+
+func (d discovery) ServerGroups() (*metav1.APIGroupList, error) {
+	return &metav1.APIGroupList{}, d.ask("group")
+}
+
+func (d discovery) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	if err := d.ask("resource"); err != nil {
+		return nil, err
+	}
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure,
+		Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource, GroupVersion " + groupVersion + " not found"}}
+}
+
+func (d discovery) RESTClient() rest.Interface { return nil }
+
+// ask lets tests answer instead.
+func (d discovery) ask(of string) error {
+	_, err := d.f.Invokes(
+		testing.ActionImpl{Verb: "get", Resource: schema.GroupVersionResource{Resource: of}}, nil)
+	return err
 }

@@ -1,67 +1,52 @@
 // Package kubeapi has clients of the groups of the Kubernetes API that Muster uses, and informers of their objects.
-// They are client-go's own, but for the lists of them: kubernetes.Clientset, and the factories of informers, link the
-// types of every group and version that there is, which are most of what a program of them is compiled from.
+// client-go's own clients, and the factories of its informers, link the types of every group and version that there
+// is, which are most of what a program of them is compiled from; how requests are made and answers read is client-go's.
 package kubeapi
 
 import (
 	"errors"
 	"net/http"
 
-	"k8s.io/client-go/discovery"
-	admissionregistrationv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	autoscalingv2 "k8s.io/client-go/kubernetes/typed/autoscaling/v2"
-	batchv1 "k8s.io/client-go/kubernetes/typed/batch/v1"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
-	policyv1 "k8s.io/client-go/kubernetes/typed/policy/v1"
-	rbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	resourcev1 "k8s.io/client-go/kubernetes/typed/resource/v1"
-	schedulingv1 "k8s.io/client-go/kubernetes/typed/scheduling/v1"
-	storagev1 "k8s.io/client-go/kubernetes/typed/storage/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 )
 
 // Interface has the clients of the groups.
 type Interface interface {
-	Discovery() discovery.DiscoveryInterfaces
-	AdmissionregistrationV1() admissionregistrationv1.AdmissionregistrationV1Interface
-	AppsV1() appsv1.AppsV1Interface
-	AuthenticationV1() authenticationv1.AuthenticationV1Interface
-	AuthorizationV1() authorizationv1.AuthorizationV1Interface
-	AutoscalingV2() autoscalingv2.AutoscalingV2Interface
-	BatchV1() batchv1.BatchV1Interface
-	CoordinationV1() coordinationv1.CoordinationV1Interface
-	CoreV1() corev1.CoreV1Interface
-	DiscoveryV1() discoveryv1.DiscoveryV1Interface
-	PolicyV1() policyv1.PolicyV1Interface
-	RbacV1() rbacv1.RbacV1Interface
-	ResourceV1() resourcev1.ResourceV1Interface
-	SchedulingV1() schedulingv1.SchedulingV1Interface
-	StorageV1() storagev1.StorageV1Interface
+	Discovery() Discovery
+	AdmissionregistrationV1() AdmissionregistrationV1
+	AppsV1() AppsV1
+	AuthenticationV1() AuthenticationV1
+	AuthorizationV1() AuthorizationV1
+	BatchV1() BatchV1
+	CoordinationV1() CoordinationV1
+	CoreV1() CoreV1
+	DiscoveryV1() DiscoveryV1
+	PolicyV1() PolicyV1
+	RbacV1() RbacV1
+	ResourceV1() ResourceV1
+	SchedulingV1() SchedulingV1
+	StorageV1() StorageV1
 }
 
 // Clientset is an Interface to an API server.
 type Clientset struct {
-	discovery             *discovery.DiscoveryClient
-	admissionregistration *admissionregistrationv1.AdmissionregistrationV1Client
-	apps                  *appsv1.AppsV1Client
-	authentication        *authenticationv1.AuthenticationV1Client
-	authorization         *authorizationv1.AuthorizationV1Client
-	autoscaling           *autoscalingv2.AutoscalingV2Client
-	batch                 *batchv1.BatchV1Client
-	coordination          *coordinationv1.CoordinationV1Client
-	core                  *corev1.CoreV1Client
-	slices                *discoveryv1.DiscoveryV1Client
-	policy                *policyv1.PolicyV1Client
-	rbac                  *rbacv1.RbacV1Client
-	resource              *resourcev1.ResourceV1Client
-	scheduling            *schedulingv1.SchedulingV1Client
-	storage               *storagev1.StorageV1Client
+	discovery *discovery
+	groups    map[schema.GroupVersion]rest.Interface
 }
 
 // New makes clients that share connections and, if the configuration limits it, how often they may ask.
@@ -76,32 +61,31 @@ func New(config *rest.Config) (*Clientset, error) {
 		}
 		c.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(c.QPS, c.Burst)
 	}
-	transport, err := rest.HTTPClientFor(&c)
+	connections, err := rest.HTTPClientFor(&c)
 	if err != nil {
 		return nil, err
 	}
-	s := &Clientset{}
-	err = errors.Join(
-		group(&s.discovery, discovery.NewDiscoveryClientForConfigAndClient, &c, transport),
-		group(&s.admissionregistration, admissionregistrationv1.NewForConfigAndClient, &c, transport),
-		group(&s.apps, appsv1.NewForConfigAndClient, &c, transport),
-		group(&s.authentication, authenticationv1.NewForConfigAndClient, &c, transport),
-		group(&s.authorization, authorizationv1.NewForConfigAndClient, &c, transport),
-		group(&s.autoscaling, autoscalingv2.NewForConfigAndClient, &c, transport),
-		group(&s.batch, batchv1.NewForConfigAndClient, &c, transport),
-		group(&s.coordination, coordinationv1.NewForConfigAndClient, &c, transport),
-		group(&s.core, corev1.NewForConfigAndClient, &c, transport),
-		group(&s.slices, discoveryv1.NewForConfigAndClient, &c, transport),
-		group(&s.policy, policyv1.NewForConfigAndClient, &c, transport),
-		group(&s.rbac, rbacv1.NewForConfigAndClient, &c, transport),
-		group(&s.resource, resourcev1.NewForConfigAndClient, &c, transport),
-		group(&s.scheduling, schedulingv1.NewForConfigAndClient, &c, transport),
-		group(&s.storage, storagev1.NewForConfigAndClient, &c, transport),
-	)
-	if err != nil {
+	s := &Clientset{groups: map[schema.GroupVersion]rest.Interface{}}
+	if s.discovery, err = newDiscovery(&c, connections); err != nil {
 		return nil, err
+	}
+	for _, g := range groups {
+		if s.groups[g.of], err = requests(&c, g.of, connections); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+// requests makes the requests to a group.
+func requests(config *rest.Config, of schema.GroupVersion, connections *http.Client) (rest.Interface, error) {
+	c := *config
+	c.GroupVersion, c.APIPath = &of, "/apis"
+	if of.Group == "" {
+		c.APIPath = "/api"
+	}
+	c.NegotiatedSerializer = rest.CodecFactoryForGeneratedClient(Scheme, Codecs).WithoutConversion()
+	return rest.RESTClientForConfigAndClient(&c, connections)
 }
 
 // Must is New for a configuration that is known to be right.
@@ -113,59 +97,56 @@ func Must(config *rest.Config) *Clientset {
 	return s
 }
 
-// group makes the client of a group.
-func group[T any](to *T, from func(*rest.Config, *http.Client) (T, error), c *rest.Config, t *http.Client) (err error) {
-	*to, err = from(c, t)
-	return err
-}
-
 // Discovery says which groups the API server has.
-func (s *Clientset) Discovery() discovery.DiscoveryInterfaces { return s.discovery }
+func (s *Clientset) Discovery() Discovery { return s.discovery }
 
 // AdmissionregistrationV1 serves admission policies.
-func (s *Clientset) AdmissionregistrationV1() admissionregistrationv1.AdmissionregistrationV1Interface {
-	return s.admissionregistration
+func (s *Clientset) AdmissionregistrationV1() AdmissionregistrationV1 {
+	return admissionregistration{s.groups[admissionregistrationv1.SchemeGroupVersion]}
 }
 
 // AppsV1 serves deployments and the like.
-func (s *Clientset) AppsV1() appsv1.AppsV1Interface { return s.apps }
+func (s *Clientset) AppsV1() AppsV1 { return apps{s.groups[appsv1.SchemeGroupVersion]} }
 
 // AuthenticationV1 serves reviews of tokens.
-func (s *Clientset) AuthenticationV1() authenticationv1.AuthenticationV1Interface {
-	return s.authentication
+func (s *Clientset) AuthenticationV1() AuthenticationV1 {
+	return authentication{s.groups[authenticationv1.SchemeGroupVersion]}
 }
 
 // AuthorizationV1 serves reviews of what users may do.
-func (s *Clientset) AuthorizationV1() authorizationv1.AuthorizationV1Interface {
-	return s.authorization
+func (s *Clientset) AuthorizationV1() AuthorizationV1 {
+	return authorization{s.groups[authorizationv1.SchemeGroupVersion]}
 }
 
-// AutoscalingV2 serves autoscalers.
-func (s *Clientset) AutoscalingV2() autoscalingv2.AutoscalingV2Interface { return s.autoscaling }
-
 // BatchV1 serves jobs.
-func (s *Clientset) BatchV1() batchv1.BatchV1Interface { return s.batch }
+func (s *Clientset) BatchV1() BatchV1 { return batch{s.groups[batchv1.SchemeGroupVersion]} }
 
 // CoordinationV1 serves leases.
-func (s *Clientset) CoordinationV1() coordinationv1.CoordinationV1Interface { return s.coordination }
+func (s *Clientset) CoordinationV1() CoordinationV1 {
+	return coordination{s.groups[coordinationv1.SchemeGroupVersion]}
+}
 
 // CoreV1 serves pods, nodes and the like.
-func (s *Clientset) CoreV1() corev1.CoreV1Interface { return s.core }
+func (s *Clientset) CoreV1() CoreV1 { return core{s.groups[corev1.SchemeGroupVersion]} }
 
 // DiscoveryV1 serves the endpoints of services.
-func (s *Clientset) DiscoveryV1() discoveryv1.DiscoveryV1Interface { return s.slices }
+func (s *Clientset) DiscoveryV1() DiscoveryV1 {
+	return endpoints{s.groups[discoveryv1.SchemeGroupVersion]}
+}
 
-// PolicyV1 serves evictions and budgets.
-func (s *Clientset) PolicyV1() policyv1.PolicyV1Interface { return s.policy }
+// PolicyV1 serves disruption budgets.
+func (s *Clientset) PolicyV1() PolicyV1 { return policy{s.groups[policyv1.SchemeGroupVersion]} }
 
 // RbacV1 serves roles.
-func (s *Clientset) RbacV1() rbacv1.RbacV1Interface { return s.rbac }
+func (s *Clientset) RbacV1() RbacV1 { return rbac{s.groups[rbacv1.SchemeGroupVersion]} }
 
 // ResourceV1 serves claims of devices.
-func (s *Clientset) ResourceV1() resourcev1.ResourceV1Interface { return s.resource }
+func (s *Clientset) ResourceV1() ResourceV1 { return resource{s.groups[resourcev1.SchemeGroupVersion]} }
 
 // SchedulingV1 serves priority classes.
-func (s *Clientset) SchedulingV1() schedulingv1.SchedulingV1Interface { return s.scheduling }
+func (s *Clientset) SchedulingV1() SchedulingV1 {
+	return scheduling{s.groups[schedulingv1.SchemeGroupVersion]}
+}
 
 // StorageV1 serves storage classes.
-func (s *Clientset) StorageV1() storagev1.StorageV1Interface { return s.storage }
+func (s *Clientset) StorageV1() StorageV1 { return storage{s.groups[storagev1.SchemeGroupVersion]} }

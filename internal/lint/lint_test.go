@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -330,18 +331,33 @@ func TestArrows(t *testing.T) {
 	}
 }
 
-// TestClients: what of client-go links every group of the Kubernetes API is not used, in tests either: it takes longer
-// to compile than most of Muster. internal/kubeapi has the rest.
+// allGroups are packages that have, or import, the types of every group of the Kubernetes API.
+var allGroups = regexp.MustCompile(`^k8s\.io/(client-go/(kubernetes|applyconfigurations|discovery|informers|` +
+	`dynamic/dynamicinformer|tools/leaderelection)|component-helpers/storage/volume)(/|$)`)
+
+// TestClients: what links every group of the Kubernetes API is not used, in tests or through other packages either: it
+// takes longer to compile than most of Muster. internal/kubeapi has the rest.
 func TestClients(t *testing.T) {
 	_, files := load(t)
 	for _, f := range files {
 		for _, im := range f.ast.Imports {
 			p, _ := strconv.Unquote(im.Path.Value)
-			switch p {
-			case "k8s.io/client-go/kubernetes", "k8s.io/client-go/kubernetes/fake", "k8s.io/client-go/informers",
-				"k8s.io/client-go/dynamic/dynamicinformer", "k8s.io/client-go/tools/leaderelection":
+			if allGroups.MatchString(p) {
 				t.Errorf("%s imports %s, which links all groups of the API: use internal/kubeapi or kube/lead", f.path, p)
 			}
+		}
+	}
+	cmd := exec.Command("go", "list", "-deps", "-test", "-f", "{{.ImportPath}} {{range .Imports}}{{.}} {{end}}",
+		"./...")
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		p, imports, _ := strings.Cut(line, " ")
+		if i := slices.IndexFunc(strings.Fields(imports), allGroups.MatchString); i >= 0 && !allGroups.MatchString(p) {
+			t.Errorf("%s imports %s, which links all groups of the API", p, strings.Fields(imports)[i])
 		}
 	}
 }

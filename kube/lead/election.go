@@ -11,7 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // election is what one scheduler does in the election of a leader. A Lease object has the name of the leader, which
@@ -19,7 +20,7 @@ import (
 // so clocks need not agree; and of two that write at once the API server refuses the later. The rules are those of
 // client-go's leaderelection, which cannot be used without the clients and informers of all groups of the API.
 type election struct {
-	leases         coordination.LeaseInterface
+	leases         kubeapi.Leases
 	name, identity string
 	length         time.Duration // whole seconds
 	fence          *Fence

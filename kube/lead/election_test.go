@@ -13,12 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // leases is an API server that has one lease, and takes a while of the clock to answer.
 type leases struct {
-	coordination.LeaseInterface
+	kubeapi.Leases
 	lease *coordinationv1.Lease
 	clock *manual
 	takes time.Duration

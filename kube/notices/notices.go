@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes/scheme"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"github.com/muster-gpu/muster/internal/kubeapi"
@@ -39,7 +37,7 @@ func New(client kubeapi.Interface, component string) *Writer {
 	w.box.init(client)
 	if client != nil {
 		w.cast = record.NewBroadcaster()
-		w.rec = w.cast.NewRecorder(scheme.Scheme, v1.EventSource{Component: component})
+		w.rec = w.cast.NewRecorder(kubeapi.Scheme, v1.EventSource{Component: component})
 	}
 	return w
 }
@@ -52,7 +50,7 @@ func (w *Writer) Run(ctx context.Context) {
 	if w.client == nil {
 		return
 	}
-	w.cast.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: w.client.CoreV1().Events("")})
+	w.cast.StartRecordingToSink(eventSink{w.client})
 	defer w.cast.Shutdown()
 	var box sync.WaitGroup
 	box.Go(func() { w.box.run(ctx) })

@@ -324,9 +324,9 @@ func (b *bench) replicas(name string) int {
 // person sets replicas as kubectl scale does.
 func (b *bench) person(name string, n int) {
 	b.Helper()
-	if _, err := b.c.AppsV1().Deployments("default").Patch(b.ctx, name, types.MergePatchType,
-		fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n), metav1.PatchOptions{FieldManager: "kubectl"},
-		"scale"); err != nil {
+	all := b.dyn.Resource(deployments.resourceIn("v1")).Namespace("default") // what is returned is a Scale
+	if _, err := all.Patch(b.ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, n),
+		metav1.PatchOptions{FieldManager: "kubectl"}, "scale"); err != nil {
 		b.Fatal(err)
 	}
 }

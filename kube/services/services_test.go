@@ -101,8 +101,8 @@ func autoscaled(b *bench) {
 	if b.replicas("owned") != 2 || b.replicas("driven") != 2 {
 		b.Errorf("%d and %d replicas", b.replicas("owned"), b.replicas("driven"))
 	}
-	if err := b.c.AutoscalingV2().HorizontalPodAutoscalers("default").Delete(b.ctx, "theirs",
-		metav1.DeleteOptions{}); err != nil {
+	theirs := b.dyn.Resource(autoscalers.resourceIn(autoscalers.versions[0])).Namespace("default")
+	if err := theirs.Delete(b.ctx, "theirs", metav1.DeleteOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	b.wait("it is scaled", func() bool { return b.replicas("owned") >= 5 && b.status("owned").State == scaling })

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 
 	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/retry"
@@ -79,7 +78,7 @@ func (w Writer) reserveOne(ctx context.Context, obj *v1.Pod, g *Given) (*resourc
 
 // write allocates and reserves a claim in one request, after the finalizer that
 // keeps it from going while it is allocated.
-func (w Writer) write(ctx context.Context, client resourceclient.ResourceClaimInterface, c *resourceapi.ResourceClaim,
+func (w Writer) write(ctx context.Context, client kubeapi.ResourceClaims, c *resourceapi.ResourceClaim,
 	obj *v1.Pod, g *Given) (_ *resourceapi.ResourceClaim, err error) {
 	switch has := c.Status.Allocation; {
 	case c.UID != g.uid || c.DeletionTimestamp != nil:
