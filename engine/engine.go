@@ -122,6 +122,7 @@ type Engine struct {
 	plan      plan.Book      // the plan in force
 	moving    defrag.Finder  // which jobs could go elsewhere
 	moves     defrag.Rules   // which may
+	rounds    defrag.Rounds  // when they are looked for
 	found     found.Books    // whether what drivers find fits
 	explain   *explain.Explainer
 
@@ -133,7 +134,6 @@ type Engine struct {
 	rekeyed  cluster.Time // Now / Rekey when keys of the line were last evaluated
 	rerunAt  cluster.Time // Now / Rerun when keys of running jobs were
 	current  passState    // of the pass that goes on
-	defrag   defragState
 
 	actions []Action
 	touched []cluster.JobID // jobs whose records changed in this step
@@ -226,9 +226,10 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.explain = explain.New(&explain.Rooms{Places: &e.find, Placer: cfg.Placer, Speeds: &e.speeds,
 		Links: &e.links, Running: &e.running, Limits: &e.limits, Loans: &e.loans, Plan: &e.plan, Victims: &e.victims,
 		Reserved: &e.resv, Line: &e.line, Deps: &e.deps, Strict: e.mode == sched.Strict, Clock: e.clock})
+	e.rounds = defrag.NewRounds(&e.moves, e.explain.Earliest)
 	e.deps = pending.NewDeps((*oracle)(e).Jobs, e.admit, e.touch)
 	if cfg.Defrag != nil {
-		e.moves.Settings, e.defrag.on = cfg.Defrag.WithDefaults(), true
+		e.rounds.Start(*cfg.Defrag)
 	}
 	if from != nil {
 		e.w.Now = from.Now

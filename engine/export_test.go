@@ -88,17 +88,17 @@ func (e *Engine) SpendBudgets() {
 // PlanMoves looks for moves for a job in line.
 func (e *Engine) PlanMoves(id cluster.JobID) {
 	if j := e.job(id); j != nil && j.Eligible && j.Home == nil {
-		e.planMoves(e.anywhere(), j)
+		e.rounds.Plan(e.anywhere(), j)
 	} else if j != nil && j.Eligible {
-		e.moving.Clear(e.anywhere(), j, e.holdersOf(j))
+		e.moves.Clear(e.anywhere(), j)
 	}
 }
 
 // PlanEmptying looks for a node to empty.
 func (e *Engine) PlanEmptying(by Compact) {
-	e.defrag.compacting = by
-	e.planEmptying(Moves{})
-	e.defrag.compacting = NoCompact
+	e.rounds.Compacting = by
+	e.rounds.PlanEmptying(Moves{})
+	e.rounds.Compacting = NoCompact
 }
 
 // CheckBooks is CheckInvariants without what holds only after a pass.

@@ -2,10 +2,8 @@ package engine
 
 import (
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/defrag"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/pending"
 	"github.com/muster-gpu/muster/engine/placement"
 )
@@ -81,49 +79,9 @@ func (e *Engine) retryHomed() {
 // clearHome has the jobs leave that hold the devices on which a suspended job in line has its
 // memory, if there is room for them elsewhere, and gives it these.
 func (e *Engine) clearHome(r placement.Request, j *job.State) bool {
-	if j.Home == nil || r.Blocked != nil || e.resv.HasAdvance() {
-		return false
+	way := e.moves.Clear(r, j)
+	if way != nil {
+		e.relocate(j, way)
 	}
-	s := e.shapes.At(j.Shape)
-	if e.idleGPUs() == 0 || s.NoPreempt {
-		return false
-	}
-	way := e.moving.Clear(r, j, e.holdersOf(j))
-	if way == nil {
-		return false
-	}
-	e.relocate(j, way)
-	return true
-}
-
-// idleGPUs counts the GPUs of which no job has anything.
-func (e *Engine) idleGPUs() (n int) {
-	for i := range e.st.Classes() {
-		n += e.st.Classes()[i].Free()
-	}
-	return n
-}
-
-// holdersOf lists the jobs that hold part of the devices on which a suspended job has its memory, and may leave that
-// for it, where it is worth that.
-func (e *Engine) holdersOf(j *job.State) (list []defrag.Mover) {
-	e.eachOn(j.Home, func(v *job.State) {
-		x := e.w.Job(v)
-		mayGo := e.moves.MayMove(v) && e.victims.MayStop(v)
-		if mayGo && v.Tier() >= j.Spec.Tier && (e.w.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
-			x.Portable() && v.MovableAt() <= e.w.Now && v.StaysFor(x.MoveTakes(), e.w.Now) {
-			list = append(list, e.moving.Mover(v))
-		}
-	})
-	return list
-}
-
-// eachOn calls f for each job that holds part of some devices, in their order.
-func (e *Engine) eachOn(devices []inventory.Alloc, f func(v *job.State)) {
-	e.running.ByKey().Walk(func(it order.Item) bool {
-		if v := e.jobs[it.ID]; inventory.Overlap(v.Allocs, devices) {
-			f(v)
-		}
-		return true
-	})
+	return way != nil
 }

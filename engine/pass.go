@@ -118,7 +118,7 @@ func (e *Engine) consider(p *passState, li int, it *order.Item) {
 // Most of those that backfill looks at are; the rest of try costs more than this.
 func (e *Engine) hopeless(g *pending.Group) bool {
 	id, ok := g.Shape()
-	if !ok || e.w.QueuesMatter || e.lending.Any() || e.elastic > 0 || e.thorough || e.defrag.due {
+	if !ok || e.w.QueuesMatter || e.lending.Any() || e.elastic > 0 || e.thorough || e.rounds.Due {
 		return false
 	}
 	s := e.shapes.Get(id)

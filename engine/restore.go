@@ -90,7 +90,7 @@ func Restore(cfg Config, s *Snapshot) (*Engine, error) {
 	} else {
 		e.plan.Restore(nil)
 	}
-	e.defrag.round = s.Looked
+	e.rounds.Last = s.Looked
 	e.links.Restore(s.Traffic, e.jobs)
 	e.lending.Replace(s.Lenders, e.jobs)
 	e.actions = nil

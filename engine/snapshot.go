@@ -101,7 +101,7 @@ func (e *Engine) Common() Snapshot {
 	s := Snapshot{Now: e.w.Now, Hash: e.hash, Policy: e.cfg.Policy.Name(), Next: cluster.JobID(len(e.jobs)),
 		Nodes: e.Nodes(), Traffic: e.links.Name(),
 		Users: e.limits.Users(), Elastic: e.elastic, Fresh: e.fresh || e.epoch != e.seenAt,
-		Rekeyed: e.rekeyed, Rerun: e.rerunAt, Looked: e.defrag.round,
+		Rekeyed: e.rekeyed, Rerun: e.rerunAt, Looked: e.rounds.Last,
 		Pairs: e.speeds.PairRecords(), Paces: e.speeds.PaceRecords(), Named: Named{Lenders: e.lending.Lenders()}}
 	s.Planned = e.plan.Record()
 	for i := range e.st.Nodes() {

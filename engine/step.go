@@ -23,7 +23,8 @@ func (e *Engine) Step(b Batch) Decision {
 	e.w.Now = b.Now
 	e.untouch()
 	e.stats.Steps++
-	e.actions, e.defrag.seen = e.actions[:0], nil
+	e.actions = e.actions[:0]
+	e.rounds.Forget()
 	if slices.ContainsFunc(b.Events, func(ev Event) bool { return ev.Type != Submitted }) {
 		e.leavers.Freed()
 	}
@@ -41,7 +42,9 @@ func (e *Engine) Step(b Batch) Decision {
 	})
 	e.runTimers()
 	e.changeLoans()
-	e.defragDue()
+	if e.rounds.Begin(e.line.Len(), e.live) {
+		e.fresh = true
+	}
 	e.startReady()
 	planned := e.plan.Due()
 	if planned {
@@ -59,7 +62,7 @@ func (e *Engine) Step(b Batch) Decision {
 		}
 		e.plan.Dirty = dirty // a job that comes back from a placement could run before
 	}
-	e.defrag.due, e.defrag.compacting = false, NoCompact
+	e.rounds.End()
 	e.treatTraffic()
 	e.mix(uint64(b.Now))
 	for i := range e.actions {
@@ -104,7 +107,7 @@ func (e *Engine) handle(ev *Event) {
 		e.adopt(ev.Record)
 		return
 	case Defragment:
-		e.askMoves(ev)
+		e.rounds.Ask(ev.Job, ev.Compact)
 		return
 	case Tick:
 		return
@@ -567,5 +570,5 @@ func (e *Engine) nextWake() cluster.Time {
 	if e.live > 0 {
 		wake = min(wake, e.plan.Wake(), e.loans.Wake())
 	}
-	return min(wake, e.defragWake())
+	return min(wake, e.rounds.Wake(e.line.Len(), e.live))
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
+	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/placement"
 )
 
@@ -72,4 +74,35 @@ func (f *Finder) placeAll(r placement.Request, movers []Mover) bool {
 		defer f.resv.Take(m.Job, m.Dest, -1)
 	}
 	return true
+}
+
+// Clear finds room elsewhere for the jobs that hold the devices on which a suspended job in line has its memory; nil:
+// there is none, or no job leaves for that.
+func (m *Rules) Clear(r placement.Request, j *job.State) *Relocation {
+	if j.Home == nil || r.Blocked != nil || m.resv.HasAdvance() || inventory.IdleGPUs(m.st) == 0 ||
+		m.world.Shapes.At(j.Shape).NoPreempt {
+		return nil
+	}
+	return m.finder.Clear(r, j, m.holdersOf(j))
+}
+
+// holdersOf lists the jobs that hold part of the devices on which a suspended job has its memory, and may leave that
+// for it, where it is worth that.
+func (m *Rules) holdersOf(j *job.State) (list []Mover) {
+	m.running.ByKey().Walk(func(it order.Item) bool {
+		v := m.finder.places.Around.Jobs()[it.ID]
+		if inventory.Overlap(v.Allocs, j.Home) && m.leavesFor(v, j) {
+			list = append(list, m.finder.Mover(v))
+		}
+		return true
+	})
+	return list
+}
+
+// leavesFor reports whether a job may leave its devices for one that has its memory there.
+func (m *Rules) leavesFor(v, j *job.State) bool {
+	x, now := m.world.Job(v), m.world.Now
+	return m.MayMove(v) && m.victims.MayStop(v) &&
+		v.Tier() >= j.Spec.Tier && (m.world.Traits.Preempts || v.Tier() > j.Spec.Tier) &&
+		x.Portable() && v.MovableAt() <= now && v.StaysFor(x.MoveTakes(), now)
 }

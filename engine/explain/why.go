@@ -100,6 +100,20 @@ func (x *Explainer) Parked(j *job.State) string {
 	return "not in line"
 }
 
+// NoMoves says why no moves were looked for that let a job start.
+func (x *Explainer) NoMoves(j *job.State) string {
+	switch {
+	case j.State != job.Pending:
+		return "no moves are looked for: it is " + j.State.String()
+	case !j.Eligible:
+		return "no move would help: " + x.Parked(j)
+	case !x.limits.Allows(j, x.world.LeastMilli(j)):
+		r := x.limits.Check(j, x.world.LeastMilli(j))
+		return "no move would help: " + x.limits.Text(&r, j, x.clock)
+	}
+	return "no moves are looked for: others come before it, or it waits for more than room"
+}
+
 // dependencyText says which conditions do not hold yet.
 func (x *Explainer) dependencyText(j *job.State) string {
 	var texts []string

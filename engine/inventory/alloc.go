@@ -190,6 +190,14 @@ func Overlap(a, b []Alloc) bool {
 	})
 }
 
+// IdleGPUs counts the GPUs of which no job has anything.
+func IdleGPUs(st *Store) (n int) {
+	for i := range st.Classes() {
+		n += st.Classes()[i].Free()
+	}
+	return n
+}
+
 // WakeTime is how long it takes until all nodes of some allocations are awake; 0: they are.
 func WakeTime(st *Store, allocs []Alloc) (longest time.Duration) {
 	for i := range allocs {
