@@ -34,10 +34,10 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
 # Packages that fill two cores for minutes, and measure what is in time, run beside each other only; once one has ended,
-# beside others that only compute. Of the rest three run at a time, as some mostly wait; those that take longest begin
-# first.
-FULL = ./cmd/muster ./kube ./engine ./sim
-LONG = ./kube/services ./deploy ./cmd/muster-kube ./local ./internal/lint ./slurm ./gateway ./report ./serving
+# the other beside one that only computes. Of the rest three run at a time, as some mostly wait; those that take longest
+# begin first.
+FULL = ./cmd/muster ./kube ./engine
+LONG = ./kube/services ./sim ./deploy ./cmd/muster-kube ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 # Another twelfth less time of compiling.
