@@ -5,9 +5,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
-	"github.com/muster-gpu/muster/engine/order"
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 )
@@ -60,23 +58,7 @@ func (e *Engine) tickAdvance() {
 // a node, as many jobs leave as it needs, those that lose least first.
 func (e *Engine) clear(a *reserve.Advance) {
 	for k := range a.Nodes() {
-		for e.resv.Lacks(a, k) && e.dismiss(e.outsiderOn(a, a.Node(k))) {
+		for e.resv.Lacks(a, k) && e.dismiss(e.victims.LeastOn(a.Node(k), a.Inside)) {
 		}
 	}
-}
-
-func (e *Engine) outsiderOn(a *reserve.Advance, node int32) *job.State {
-	var best *job.State
-	var bestLost int64
-	e.running.ByKey().Walk(func(it order.Item) bool {
-		v := e.jobs[it.ID]
-		if v.Spec.Tier == cluster.Critical || a.Inside(v) || !inventory.OnNode(v.Allocs, node) {
-			return true
-		}
-		if lost := v.LostAt(e.w.Now, e.howToStop(v)); best == nil || lost < bestLost {
-			best, bestLost = v, lost
-		}
-		return true
-	})
-	return best
 }

@@ -76,15 +76,10 @@ type Config struct {
 }
 
 // StopRule says how a job is preempted, and how long it has for it.
-type StopRule struct {
-	How   job.How
-	Grace time.Duration
-}
+type StopRule = preempt.StopRule
 
-// DefaultStop is the rule of each tier where Config.Stop is nil:
-// critical jobs are only ever stopped by a lost node.
-var DefaultStop = [3]StopRule{
-	{job.Checkpoint, 10 * time.Minute}, {job.Checkpoint, 2 * time.Minute}, {job.Kill, 15 * time.Second}}
+// DefaultStop is the rule of each tier where Config.Stop is nil.
+var DefaultStop = preempt.DefaultStop
 
 // Engine decides. It is a deterministic state machine: the same config and the
 // same batches give the same decisions, hash by hash.
@@ -118,6 +113,7 @@ type Engine struct {
 	leavers   pending.Leavers
 	timers    pending.Timers
 	victims   preempt.Finder // which jobs leave for which
+	stops     preempt.Stops  // and how
 	running   running.Jobs   // jobs that hold devices
 	plan      plan.Book      // the plan in force
 	moving    defrag.Finder  // which jobs could go elsewhere
@@ -174,13 +170,12 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	if cfg.Launches == 0 {
 		cfg.Launches = 3
 	}
-	stop := DefaultStop
-	if cfg.Stop != nil {
-		stop = *cfg.Stop // a copy: the caller may write to its own
-	}
-	cfg.Stop = &stop
 	e := &Engine{cfg: cfg,
 		nodeID: map[string]int32{}, hash: 14695981039346656037}
+	e.stops = preempt.Stops{Rules: DefaultStop, Spec: &e.cfg.Spec, Store: &e.st}
+	if cfg.Stop != nil {
+		e.stops.Rules = *cfg.Stop
+	}
 	e.shapes = shape.NewTable(&e.st, e.nodeID, cfg.Spec.Sharing == cluster.MPS)
 	e.st.BillWith(func(job int32, sign int64) { e.limits.Bill(e.jobs[job], sign) })
 	e.w = sched.World{Traits: cfg.Policy.Traits(), Store: &e.st, Shapes: &e.shapes, Speeds: cfg.Speeds,
@@ -188,16 +183,13 @@ func build(cfg Config, from *Snapshot) (*Engine, error) {
 	e.past = past.New(&e.w)
 	e.lending = lending.New(&e.st, &e.shapes)
 	var err error
-	lead := stop[cluster.Standard].Grace
+	lead := e.stops.Rules[cluster.Standard].Grace
 	if e.limits, err = limits.New(&e.w, &e.cfg.Spec, e.lending, cfg.HalfLife, lead); err != nil {
 		return nil, err
 	}
 	e.find = placement.Finder{World: &e.w, Sharing: cfg.Spec.Sharing, Around: (*oracle)(e), Speeds: &e.speeds,
 		Lending: e.lending}
-	rules := preempt.Rules{MinRuntime: cfg.MinRuntime}
-	for t := range cfg.Stop {
-		rules.Suspends[t] = cfg.Stop[t].How == job.Suspend
-	}
+	rules := preempt.Rules{MinRuntime: cfg.MinRuntime, Suspends: e.stops.Suspends()}
 	e.victims = preempt.New(rules, &e.find, &e.limits, &e.running)
 	e.running = running.New(&e.w, cfg.Policy, &e.victims, &e.jobs, e.touch)
 	e.moving = defrag.New(&e.find, cfg.Placer, &e.resv)

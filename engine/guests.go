@@ -183,7 +183,7 @@ func (e *Engine) takeOver(j *job.State) {
 		e.unplace(j)
 		e.admit(j)
 	default:
-		e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
+		e.stop(j, e.stops.How(j), job.Preempted, cluster.NoJob)
 	}
 }
 

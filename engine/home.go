@@ -17,16 +17,6 @@ import (
 // lost and waited for is no more than twice what the better of both would have cost; where
 // jobs take turns, which end such waits, it waits longer).
 
-// freezes reports whether jobs are suspended at all.
-func (e *Engine) freezes() bool {
-	for i := range e.cfg.Stop {
-		if e.cfg.Stop[i].How == job.Suspend {
-			return true
-		}
-	}
-	return false
-}
-
 // watchHome has the engine look for room elsewhere for a suspended job that comes into line, when
 // it may leave its memory.
 func (e *Engine) watchHome(j *job.State) {
@@ -66,7 +56,7 @@ func (e *Engine) leaveHome(r placement.Request, j *job.State) bool {
 // watchMovable has the engine retry jobs that wait for their memory as soon as a running
 // job may be moved.
 func (e *Engine) watchMovable(j *job.State) {
-	if at := j.MovableAt(); at > e.w.Now && e.freezes() && e.mayFreeze(j.Allocs) { // else no job has memory there
+	if at := j.MovableAt(); at > e.w.Now && e.stops.Any() && e.stops.Keeps(j.Allocs) { // else no job has memory there
 		e.timers.Set(at, pending.Movable, j)
 	}
 }

@@ -112,11 +112,5 @@ func (e *Engine) leaveLent(j *job.State, all bool) {
 
 // evictLent stops a job. It keeps no memory on a node that is another's.
 func (e *Engine) evictLent(j *job.State) {
-	how := e.howToStop(j)
-	if how == job.Suspend {
-		if how = job.Checkpoint; j.Spec.Checkpoint.None {
-			how = job.Kill
-		}
-	}
-	e.stopWhole(j, how, job.Preempted)
+	e.stopWhole(j, e.stops.HowToLeave(j), job.Preempted)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/job"
 	"github.com/muster-gpu/muster/engine/pending"
+	"github.com/muster-gpu/muster/engine/preempt"
 	"github.com/muster-gpu/muster/engine/speed"
 )
 
@@ -91,11 +92,7 @@ func (e *Engine) stopSlow(j *job.State) {
 		e.measure(j, among) // perhaps one may be stopped later
 		return
 	}
-	how := job.Checkpoint
-	if last.Spec.Checkpoint.None {
-		how = job.Kill
-	}
-	e.stop(last, how, job.Preempted, j.Spec.ID)
+	e.stop(last, preempt.Save(last), job.Preempted, j.Spec.ID)
 }
 
 // lastAmong is the last to come of a job and those beside it that may be stopped and

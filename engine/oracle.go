@@ -49,11 +49,11 @@ func (o *oracle) MayEnter(j *job.State, partition string) bool {
 		e.admission.Narrowed(j.Spec, &job.Target{Partition: partition}, j.Base) >= 0
 }
 
-func (o *oracle) HowToStop(j *job.State) job.How { return (*Engine)(o).howToStop(j) }
+func (o *oracle) HowToStop(j *job.State) job.How { return o.stops.How(j) }
 
-func (o *oracle) Grace(t cluster.Tier) time.Duration { return o.cfg.Stop[t].Grace }
+func (o *oracle) Grace(t cluster.Tier) time.Duration { return o.stops.Rules[t].Grace }
 
-func (o *oracle) Suspends() bool { return (*Engine)(o).freezes() }
+func (o *oracle) Suspends() bool { return o.stops.Any() }
 
 // Undivided: where the driver does not choose GPUs no instance can be made, and an advance reservation counts on whole
 // GPUs.

@@ -226,7 +226,7 @@ func (e *Engine) markStopping(j *job.State, how job.How, reason job.StopReason, 
 		e.leavers.Leaves(j.Allocs[i].Node, j.Spec.ID)
 	}
 	e.leavers.WaitBeside(j, e.running.Placed())
-	grace := e.cfg.Stop[j.Spec.Tier].Grace
+	grace := e.stops.Rules[j.Spec.Tier].Grace
 	switch {
 	case reason == job.NodeLost:
 		grace = 0

@@ -68,7 +68,7 @@ func (e *Engine) aim(j *job.State, t *job.Target) {
 		}
 	case job.Starting, job.Running:
 		if e.leavesForHost(j) {
-			e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
+			e.stop(j, e.stops.How(j), job.Preempted, cluster.NoJob)
 		} else {
 			e.follow(j)
 		}
@@ -138,7 +138,7 @@ func (e *Engine) follow(j *job.State) bool {
 		if !e.victims.MayStop(j) {
 			return false // when its minimum run time is over, it follows
 		}
-		e.stop(j, e.howToStop(j), job.Preempted, cluster.NoJob)
+		e.stop(j, e.stops.How(j), job.Preempted, cluster.NoJob)
 	case t.Tasks > 0 && int(j.Tasks) > t.Tasks && j.State == job.Running && !j.Resizing:
 		return e.cutTo(j, t.Tasks)
 	default:

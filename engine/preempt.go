@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"math/bits"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine/inventory"
 	"github.com/muster-gpu/muster/engine/job"
@@ -29,7 +27,7 @@ func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled 
 			e.admit(v)
 			continue
 		}
-		e.markStopping(v, e.howToStop(v), job.Preempted, j.Spec.ID)
+		e.markStopping(v, e.stops.How(v), job.Preempted, j.Spec.ID)
 	}
 	tasks := s.Min
 	if j.Home != nil {
@@ -42,35 +40,6 @@ func (e *Engine) preemptFor(r placement.Request, j *job.State) (done, straddled 
 	return true, way.Straddled
 }
 
-func (e *Engine) howToStop(v *job.State) job.How {
-	how := e.cfg.Stop[v.Spec.Tier].How
-	if how == job.Suspend && !e.mayFreeze(v.Allocs) {
-		how = job.Checkpoint
-	}
-	if how == job.Checkpoint && v.Spec.Checkpoint.None {
-		return job.Kill
-	}
-	return how
-}
-
-// mayFreeze reports whether the memory of a job can stay on the devices that it holds while
-// it is suspended. It would keep a GPU from being partitioned again, and one on which shares
-// under MPS are, or come, has to be MPS' alone (NVIDIA's MPS documentation).
-func (e *Engine) mayFreeze(allocs []inventory.Alloc) bool {
-	for i := range allocs {
-		a := &allocs[i]
-		n := &e.st.Nodes()[a.Node]
-		for m := a.GPUs; m != 0; m &= m - 1 {
-			recut := !n.Stays(bits.TrailingZeros64(m)) && e.st.Classes()[n.Class()].Model().MIG()
-			if a.Slots != 0 && recut ||
-				a.Slots == 0 && (e.cfg.Spec.Sharing == cluster.MPS || e.cfg.Spec.MIG == cluster.DynamicMIG && recut) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // dismiss makes a job leave for no other in particular; false: there is none.
 func (e *Engine) dismiss(v *job.State) bool {
 	switch {
@@ -80,7 +49,7 @@ func (e *Engine) dismiss(v *job.State) bool {
 		e.unplace(v)
 		e.admit(v)
 	default:
-		e.stop(v, e.howToStop(v), job.Preempted, cluster.NoJob)
+		e.stop(v, e.stops.How(v), job.Preempted, cluster.NoJob)
 	}
 	return true
 }

@@ -96,17 +96,7 @@ func (e *Engine) leaveLimits() {
 		for e.w.Tree.Excess(q) > 0 && e.dismiss(e.victims.LeastIn(q)) {
 		}
 	}
-	for e.w.Tree.Available(quota.Root) < 0 {
-		most := -1
-		for q := 1; q < e.w.Tree.Len(); q++ {
-			if e.w.Tree.Leaf(q) && e.w.Tree.Borrowed(q) > 0 && e.victims.LeastIn(q) != nil &&
-				(most < 0 || e.w.Tree.Over(q).Cmp(e.w.Tree.Over(most)) > 0) {
-				most = q
-			}
-		}
-		if most < 0 || !e.dismiss(e.victims.LeastIn(most)) {
-			return
-		}
+	for e.w.Tree.Available(quota.Root) < 0 && e.dismiss(e.victims.LeastBorrower()) {
 	}
 }
 

@@ -223,7 +223,7 @@ func (e *Engine) resume(r *job.Record, same bool) bool {
 	} else if j.Home != nil {
 		e.freeze(j, j.Home, j.Done)
 	}
-	if j.Frozen != nil && !e.mayFreeze(j.Frozen) { // GPUs were shared in another way when it was suspended
+	if j.Frozen != nil && !e.stops.Keeps(j.Frozen) { // GPUs were shared in another way when it was suspended
 		e.loseMemory(j)
 		same = false
 	}
@@ -302,8 +302,8 @@ func (e *Engine) resumeHolding(j *job.State, r *job.Record, same bool) {
 		e.leavers.Leaves(leaves[i].Node, j.Spec.ID)
 	}
 	if j.State == job.Stopping {
-		if j.How == job.Suspend && !e.mayFreeze(j.Allocs) {
-			j.How, j.ResidentOnGPU = e.howToStop(j), false
+		if j.How == job.Suspend && !e.stops.Keeps(j.Allocs) {
+			j.How, j.ResidentOnGPU = e.stops.How(j), false
 		}
 		dest := j.Dest
 		if j.Dest = nil; dest != nil && inventory.Valid(&e.st, dest, true) {

@@ -524,7 +524,7 @@ func (e *Engine) cancel(j *job.State) {
 		if j.How == job.Replace {   // it went on
 			j.How = job.Kill
 			e.actions = append(e.actions, Action{Type: Preempt, Job: j.Spec.ID, How: j.How,
-				Grace: e.cfg.Stop[j.Spec.Tier].Grace, Reason: j.Reason, For: cluster.NoJob})
+				Grace: e.stops.Rules[j.Spec.Tier].Grace, Reason: j.Reason, For: cluster.NoJob})
 		}
 	}
 }

@@ -449,3 +449,34 @@ func (f *Finder) LeastIn(q int) *job.State {
 	})
 	return best
 }
+
+// LeastOn returns the first job to leave a node, but for those that may stay: least lost work.
+func (f *Finder) LeastOn(node int32, stays func(v *job.State) bool) *job.State {
+	var best *job.State
+	var bestLost int64
+	f.places.Around.Running().Walk(func(it order.Item) bool {
+		v := f.job(it.ID)
+		if v.Spec.Tier == cluster.Critical || stays(v) || !inventory.OnNode(v.Allocs, node) {
+			return true
+		}
+		if lost := v.LostAt(f.world.Now, f.world.Oracle.HowToStop(v)); best == nil || lost < bestLost {
+			best, bestLost = v, lost
+		}
+		return true
+	})
+	return best
+}
+
+// LeastBorrower returns the first job to leave the queue that borrows most of those that jobs can leave.
+func (f *Finder) LeastBorrower() (least *job.State) {
+	tree, most := f.world.Tree, -1
+	for q := 1; q < tree.Len(); q++ {
+		if !tree.Leaf(q) || tree.Borrowed(q) <= 0 || most >= 0 && tree.Over(q).Cmp(tree.Over(most)) <= 0 {
+			continue
+		}
+		if v := f.LeastIn(q); v != nil {
+			most, least = q, v
+		}
+	}
+	return least
+}
