@@ -183,21 +183,14 @@ var catalogue = func() []GPUModel {
 func FindModel(name string) (GPUModel, bool) {
 	norm := func(s string) string { return strings.ToUpper(strings.ReplaceAll(s, "_", "-")) }
 	want := norm(name)
-	found := -1
-	for i, m := range catalogue {
-		have := norm(m.Name)
-		if have == want {
-			found = i
-			break
-		}
-		if found < 0 && strings.HasPrefix(have, want+"-") {
-			found = i
-		}
+	at := slices.IndexFunc(catalogue, func(m GPUModel) bool { return norm(m.Name) == want })
+	if at < 0 {
+		at = slices.IndexFunc(catalogue, func(m GPUModel) bool { return strings.HasPrefix(norm(m.Name), want+"-") })
 	}
-	if found < 0 {
+	if at < 0 {
 		return GPUModel{}, false
 	}
-	m := catalogue[found]
+	m := catalogue[at]
 	m.Profiles = slices.Clone(m.Profiles)
 	return m, true
 }

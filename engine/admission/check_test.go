@@ -14,6 +14,8 @@ import (
 	"github.com/muster-gpu/muster/engine/reserve"
 	"github.com/muster-gpu/muster/engine/sched"
 	"github.com/muster-gpu/muster/engine/shape"
+	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/place"
 )
 
 // checker checks jobs for nodes a and b of four T4s each, and c of eight V100s, with a partition for trials of up to
@@ -48,24 +50,8 @@ func checker(t *testing.T) (*Checker, *inventory.Store) {
 		t.Fatal(err)
 	}
 	find := &placement.Finder{World: w, Lending: lent}
-	ch := New(find, spec, first{}, &limit, &reserve.Book{World: w}, names, false)
+	ch := New(find, spec, shared.Must(place.New("first-fit")), &limit, &reserve.Book{World: w}, names, false)
 	return &ch, st
-}
-
-// first places each task on the first node with room.
-type first struct{}
-
-func (first) Name() string { return "first" }
-
-func (first) Place(s *placement.Site) bool {
-	for range s.Sets()[0].Count {
-		node := s.Find(0, 1, placement.First)
-		if node < 0 {
-			return false
-		}
-		s.Take(node, 0, 1)
-	}
-	return true
 }
 
 func asks(tasks, gpus int, change ...func(*cluster.Job)) *cluster.Job {

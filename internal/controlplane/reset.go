@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+
+	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
 // thing names an object of a cluster.
@@ -62,22 +64,11 @@ func (p *Plane) things(ctx context.Context) (map[thing]bool, error) {
 func (p *Plane) resources(ctx context.Context) (list []schema.GroupVersionResource, err error) {
 	for _, path := range []string{"/api", "/apis"} {
 		text, err := p.Client().Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept",
-			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList").DoRaw(ctx)
+			kubeapi.AsksDescribed).DoRaw(ctx)
 		if err != nil {
 			return nil, err
 		}
-		var groups struct {
-			Items []struct {
-				Metadata struct{ Name string }
-				Versions []struct {
-					Version, Freshness string
-					Resources          []struct {
-						Resource string
-						Verbs    []string
-					}
-				}
-			}
-		}
+		var groups kubeapi.DescribedGroups
 		if err := json.Unmarshal(text, &groups); err != nil {
 			return nil, err
 		}

@@ -26,14 +26,24 @@ type Discovery interface {
 	RESTClient() rest.Interface
 }
 
-// asksGroups accepts the answer of such an API server, or that of an older one.
-const asksGroups = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+// AsksDescribed accepts, of an API server that describes its groups, nothing else.
+const AsksDescribed = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// describedGroups is what is read of that answer: APIGroupDiscoveryList of apidiscovery.k8s.io/v2.
-type describedGroups struct {
+// asksGroups accepts that, or the answer of an older one.
+const asksGroups = AsksDescribed + ",application/json"
+
+// DescribedGroups is what is read of that answer: APIGroupDiscoveryList of apidiscovery.k8s.io/v2.
+type DescribedGroups struct {
 	Items []struct {
 		Metadata struct{ Name string }
-		Versions []struct{ Version, Freshness string }
+		Versions []struct {
+			Version   string
+			Freshness string // "Stale": it cannot be reached now
+			Resources []struct {
+				Resource string
+				Verbs    []string
+			}
+		}
 	}
 }
 
@@ -94,7 +104,7 @@ func (d *discovery) groups(path string, plain func(text []byte) ([]metav1.APIGro
 	if !described(form) {
 		return plain(text)
 	}
-	var all describedGroups
+	var all DescribedGroups
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, err
 	}

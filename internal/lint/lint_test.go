@@ -209,10 +209,9 @@ var pure = map[string]bool{"cluster": true, "quota": true, "engine": true, "engi
 	"engine/explain": true, "engine/links": true, "engine/inventory": true, "engine/job": true, "engine/order": true,
 	"engine/pending": true, "engine/placement": true, "engine/preempt": true, "engine/reserve": true,
 	"engine/sched": true, "engine/shape": true, "engine/speed": true, "engine/words": true, "engine/lending": true,
-	"engine/limits": true, "engine/loans": true,
+	"engine/limits": true, "engine/loans": true, "engine/found": true,
 	"engine/past": true, "engine/admission": true, "engine/plan": true, "engine/check": true, "engine/running": true,
-	"engine/found": true,
-	"policy":       true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
+	"policy": true, "place": true, "perf": true, "forward": true, "solve": true, "search": true, "power": true,
 	"learn": true, "service": true, "serving/llm": true, "serving/batch": true, "serving/scale": true,
 	"serving/inss": true, "serving/nexus": true, "network": true, "network/flow": true, "network/traffic": true}
 
@@ -335,6 +334,19 @@ func TestArrows(t *testing.T) {
 var allGroups = regexp.MustCompile(`^k8s\.io/(client-go/(kubernetes|applyconfigurations|discovery|informers|` +
 	`dynamic/dynamicinformer|tools/leaderelection)|component-helpers/storage/volume)(/|$)`)
 
+// goList asks go about packages of this module, and all that they import.
+func goList(env []string, args ...string) (string, error) {
+	cmd := exec.Command("go", append([]string{"list", "-deps"}, args...)...)
+	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), env...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd, err, said.String())
+	}
+	return string(out), nil
+}
+
 // TestClients: what links every group of the Kubernetes API is not used, in tests or through other packages either: it
 // takes longer to compile than most of Muster. internal/kubeapi has the rest.
 func TestClients(t *testing.T) {
@@ -347,14 +359,11 @@ func TestClients(t *testing.T) {
 			}
 		}
 	}
-	cmd := exec.Command("go", "list", "-deps", "-test", "-f", "{{.ImportPath}} {{range .Imports}}{{.}} {{end}}",
-		"./...")
-	cmd.Dir = filepath.Join("..", "..")
-	out, err := cmd.Output()
+	out, err := goList(nil, "-test", "-f", "{{.ImportPath}} {{range .Imports}}{{.}} {{end}}", "./...")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		p, imports, _ := strings.Cut(line, " ")
 		if i := slices.IndexFunc(strings.Fields(imports), allGroups.MatchString); i >= 0 && !allGroups.MatchString(p) {
 			t.Errorf("%s imports %s, which links all groups of the API", p, strings.Fields(imports)[i])
@@ -365,13 +374,11 @@ func TestClients(t *testing.T) {
 // TestSmallProgram: Slurm's commands, which scripts start by the thousand, contain nothing that is slow to
 // initialise.
 func TestSmallProgram(t *testing.T) {
-	cmd := exec.Command("go", "list", "-deps", "./cmd/muster-slurm")
-	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
-	out, err := cmd.Output()
+	out, err := goList([]string{"CGO_ENABLED=0"}, "./cmd/muster-slurm")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range strings.Fields(string(out)) {
+	for _, p := range strings.Fields(out) {
 		if p == "net" || p == "regexp" || p == "unique" || strings.HasPrefix(p, "net/") ||
 			strings.HasPrefix(p, "crypto/") {
 			t.Errorf("muster-slurm holds %s: go list -deps says through which package", p)
@@ -571,19 +578,16 @@ var deciding = sync.OnceValues(func() (list []checked, err error) {
 // exports are the files with what packages of this module, and all that these import, offer to others: by the path of
 // the package. They are compiled if they are not yet.
 func exports(names []string) (map[string]string, error) {
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	args := []string{"-export", "-f", "{{.ImportPath}} {{.Export}}"}
 	for _, name := range names {
-		args = append(args, module+name)
+		args = append(args, "./"+name)
 	}
-	list := exec.Command("go", args...)
-	var said strings.Builder
-	list.Stderr = &said
-	out, err := list.Output()
+	out, err := goList(nil, args...)
 	if err != nil {
-		return nil, fmt.Errorf("go list -export: %w\n%s", err, said.String())
+		return nil, err
 	}
 	files := map[string]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(out) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		files[path] = file
 	}

@@ -230,7 +230,7 @@ func (s *MPS) start(d *control) error {
 }
 
 // Tend looks after the control daemons, every so often, until the service ends. Those whose GPUs have no share then end
-// with it: nobody else would give the GPUs back.
+// with it, as nobody else would end them.
 func (s *MPS) Tend(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -78,20 +78,25 @@ func (m *machine) others(id cluster.JobID, failed time.Time) string {
 	return Numbers(m.mps.Fault(uuid, id, failed))
 }
 
+// playedControl is a control program whose daemon runs while its file is there.
+const playedControl = "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n" +
+	"[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\nread c; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
+
+// up reports whether its daemon runs.
+func (m *machine) up() bool {
+	_, err := os.Stat(filepath.Join(m.opt.Dir, uuid, "pipe", "up"))
+	return err == nil
+}
+
 // A control daemon stays for a while after the last share has left its GPU, and is
 // told to quit then; its GPU is no longer MPS' alone.
 func TestMPSLingers(t *testing.T) {
 	now := t0
-	log := filepath.Join(t.TempDir(), "log")
-	// it runs while its file is there, and writes down what it is told
-	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\n" +
-		"read c; echo $c >>" + log + "; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
-	m := shared(t, func() time.Time { return now }, text)
+	m := shared(t, func() time.Time { return now }, playedControl)
 	if !m.exclusive {
 		t.Error("the GPU is not MPS' alone")
 	}
 	d := m.mps.of(uuid)
-	up := func() bool { _, err := os.Stat(filepath.Join(d.pipe(), "up")); return err == nil }
 	for _, step := range []struct {
 		after time.Duration
 		held  bool
@@ -102,8 +107,8 @@ func TestMPSLingers(t *testing.T) {
 		if !step.held {
 			delete(m.jobs, 7)
 		}
-		if m.mps.tendOne(d); up() != step.up {
-			t.Errorf("after another %v, a share there: %v: it runs: %v", step.after, step.held, up())
+		if m.mps.tendOne(d); m.up() != step.up {
+			t.Errorf("after another %v, a share there: %v: it runs: %v", step.after, step.held, m.up())
 		}
 	}
 	if m.exclusive || len(m.mps.all()) != 0 {
@@ -117,13 +122,11 @@ func TestMPSLingers(t *testing.T) {
 	}
 }
 
-// When the service ends, so do the control daemons of GPUs without shares: nobody else would give their GPUs back. The
-// others go on, as the jobs do.
+// When the service ends, so do the control daemons of GPUs without shares, as nobody else would end them. The others go
+// on, as the jobs do.
 func TestMPSEndsWithService(t *testing.T) {
-	text := "#!/bin/sh\n[ \"$1\" = -d ] && { : >$CUDA_MPS_PIPE_DIRECTORY/up; exit; }\n" +
-		"[ -e $CUDA_MPS_PIPE_DIRECTORY/up ] || exit 1\nread c; [ $c = quit ] && rm $CUDA_MPS_PIPE_DIRECTORY/up; exit 0\n"
 	for _, held := range []bool{true, false} {
-		m := shared(t, time.Now, text)
+		m := shared(t, time.Now, playedControl)
 		if !held {
 			delete(m.jobs, 7)
 		}
@@ -131,9 +134,8 @@ func TestMPSEndsWithService(t *testing.T) {
 		m.mps.running = ends
 		end()
 		m.mps.Tend(time.Hour)
-		_, err := os.Stat(filepath.Join(m.opt.Dir, uuid, "pipe", "up"))
-		if (err == nil) != held || m.exclusive != held {
-			t.Errorf("a share is there: %v: MPS' alone: %v, %v", held, m.exclusive, err)
+		if m.up() != held || m.exclusive != held {
+			t.Errorf("a share is there: %v: it runs: %v, MPS' alone: %v", held, m.up(), m.exclusive)
 		}
 	}
 }
