@@ -13,7 +13,7 @@ import (
 func TestServiceMoves(t *testing.T) {
 	t.Parallel()
 	running := func(j *api.Job) bool { return j.State == api.StateRunning }
-	s := startSharing(t)
+	s := startSharing(t, 2)
 	s.must("submit", "--gpus", "1", "--gpu-cores", "60%", "--no-requeue", "--", "sleep", "10000")
 	s.must("submit", "--gpus", "1", "--gpu-cores", "30%", "--no-requeue", "--", "sleep", "10000")
 	s.untilJob("2", "runs", running)
