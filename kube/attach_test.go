@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // csiNode says how many volumes of each driver a node attaches; -1: any number.
@@ -73,7 +74,7 @@ func (d *Driver) come(t testing.TB, now *time.Time, pods ...*v1.Pod) {
 func (d *Driver) places(prefix string) map[string]int {
 	count := map[string]int{}
 	for _, p := range d.pods {
-		if at := p.at(); at != "" && strings.HasPrefix(p.Obj.Name, prefix) {
+		if at := p.At(); at != "" && strings.HasPrefix(p.Obj.Name, prefix) {
 			count[at]++
 		}
 	}
@@ -106,10 +107,10 @@ func TestAttachSingles(t *testing.T) {
 	}
 	waiting := 0
 	for _, g := range d.gangs {
-		if g.phase <= 1 {
+		if g.Phase <= 1 {
 			waiting++
-			if !strings.Contains(g.keptOff, "no more volumes of csi.example.com can be attached") {
-				t.Errorf("%s waits because of %q", g.name, g.keptOff)
+			if !strings.Contains(g.KeptOff, "no more volumes of csi.example.com can be attached") {
+				t.Errorf("%s waits because of %q", g.Name, g.KeptOff)
 			}
 		}
 	}
@@ -161,13 +162,13 @@ func TestAttachPreempts(t *testing.T) {
 	}
 	for _, p := range low {
 		q := d.pods[p.UID]
-		d.bound(q.gang, q, q.gang.run, "n0000", nil)
+		d.bound(q.Gang, q, q.Gang.Run, "n0000", nil)
 	}
 	steps(t, d)
 	d.come(t, now, using(controlplane.Pod("high", 4, nil), "high"))
-	var gone *pod
+	var gone *gang.Pod
 	for _, p := range low {
-		if q := d.pods[p.UID]; q.leaving {
+		if q := d.pods[p.UID]; q.Leaving {
 			gone = q
 		}
 	}
@@ -193,7 +194,7 @@ func TestReadWriteOncePod(t *testing.T) {
 		t.Fatalf("two pods with one claim are on %v", on)
 	}
 	had, other := d.pods["p-first"], d.pods["p-second"]
-	if had.at() == "" {
+	if had.At() == "" {
 		had, other = other, had
 	}
 	*now = now.Add(time.Minute)
@@ -201,11 +202,11 @@ func TestReadWriteOncePod(t *testing.T) {
 	d.podGone(had.Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
-	if other.at() == "" {
-		t.Errorf("the claim is free, and %s waits: %q", other.Obj.Name, other.gang.refused)
+	if other.At() == "" {
+		t.Errorf("the claim is free, and %s waits: %q", other.Obj.Name, other.Gang.Refused)
 	}
 	d.come(t, now, using(controlplane.Pod("q", 1, nil), "mine"))
-	if why, want := d.pods["q"].gang.refused,
+	if why, want := d.pods["q"].Gang.Refused,
 		"volume claim mine (ReadWriteOncePod) is in use by pod "+other.Obj.Name; why != want {
 		t.Errorf("it says %q, not %q", why, want)
 	}
@@ -214,7 +215,7 @@ func TestReadWriteOncePod(t *testing.T) {
 	if on := d.places("pair"); len(on) != 0 {
 		t.Errorf("a gang of two with one claim is on %v", on)
 	}
-	if why := d.pods["pair-0"].gang.refused; !strings.Contains(why, "both pair-0 and pair-1 of the gang use it") {
+	if why := d.pods["pair-0"].Gang.Refused; !strings.Contains(why, "both pair-0 and pair-1 of the gang use it") {
 		t.Errorf("it says %q", why)
 	}
 }

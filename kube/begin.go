@@ -16,6 +16,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/journal"
 	"github.com/muster-gpu/muster/kube/confirm"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
@@ -101,7 +102,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	// by then would be compared with what it has yet to hear.
 	d.queued, d.checked = append(d.queued, engine.Event{Type: engine.Tick}), d.now.Add(-checkEvery)
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
-		if g := d.gangs[key]; g.phase != waiting {
+		if g := d.gangs[key]; g.Phase != gang.Waiting {
 			d.agenda.touch(g)
 		}
 	}
@@ -164,10 +165,10 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 	taken := holds.InUseByNode(snap, d.nodes.Order())
 	keys := slices.Sorted(maps.Keys(d.gangs))
 	slices.SortStableFunc(keys, func(a, b string) int { // places that no pod has may have been given to others since
-		return cmp.Compare(d.gangs[a].unseated(d.opt.Seal), d.gangs[b].unseated(d.opt.Seal))
+		return cmp.Compare(d.gangs[a].Unseated(d.opt.Seal), d.gangs[b].Unseated(d.opt.Seal))
 	})
 	for _, key := range keys {
-		if g := d.gangs[key]; g.phase == gathering && g.boundByPlan() {
+		if g := d.gangs[key]; g.Phase == gang.Gathering && g.BoundByPlan() {
 			var err error
 			if why := d.opt.Failures.Blame(g.Members()); why != "" {
 				err = errors.New(why)
@@ -185,12 +186,12 @@ func (d *Driver) adoptAll(snap *engine.Snapshot) (n int) {
 }
 
 // disown makes a bound pod foreign.
-func (d *Driver) disown(p *pod) {
+func (d *Driver) disown(p *gang.Pod) {
 	d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
 	d.leave(p)
 	p.Request = d.gpus.RequestOf(p.Obj)
-	if p.node != "" && !p.Over() {
-		d.nodes.AddForeign(p.node, &p.Pod)
+	if p.Node != "" && !p.Over() {
+		d.nodes.AddForeign(p.Node, &p.Pod)
 	}
 }
 
@@ -203,7 +204,7 @@ type foundGang struct {
 }
 
 // adopt makes a job of a gang that is found bound.
-func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]holds.InUse) error {
+func (d *Driver) adopt(g *gang.Gang, snap *engine.Snapshot, taken map[string]holds.InUse) error {
 	f, err := d.findGang(g, taken)
 	if err != nil {
 		return err
@@ -219,34 +220,34 @@ func (d *Driver) adopt(g *gang, snap *engine.Snapshot, taken map[string]holds.In
 // findGang finds out what a gang holds that is found bound, from its pods and the plan that they carry. Whether its
 // start was complete cannot be seen. If pods wait for all places that are empty, it goes on being bound; else it counts
 // as running, and its owner makes the pods that it lacks.
-func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, error) {
-	p, trusted, pods := g.latest(d.opt.Seal)
+func (d *Driver) findGang(g *gang.Gang, taken map[string]holds.InUse) (*foundGang, error) {
+	p, trusted, pods := g.Latest(d.opt.Seal)
 	if p == nil {
 		return nil, fmt.Errorf("their annotation %s cannot be read", AnnotationPlan)
 	}
-	g.places, g.nth = places.Of(p), p.Repair
-	empty, without := g.seat(pods, p)
+	g.Places, g.Repairs = places.Of(p), p.Repair
+	empty, without := g.Seat(pods, p)
 	if d.refuseForeign(without); len(without) == len(pods) {
 		return nil, fmt.Errorf("annotation %s does not say where they are", AnnotationPlan)
 	}
-	pods = slices.DeleteFunc(pods, func(q *pod) bool { return q.gang != g })
-	p = g.asHeld(d.nodes, p, trusted)
+	pods = slices.DeleteFunc(pods, func(q *gang.Pod) bool { return q.Gang != g })
+	p = g.AsHeld(d.nodes, p, trusted)
 	spec, unclear := d.specOf(g, pods, gangs.Membership{})
-	away := g.givenAway(d.nodes, p) || empty > 0 && trusted && g.lostPlace(d.nodes)
-	if away || empty > 0 && !g.openPlaces(trusted) {
-		p, empty = g.shrunk(p), 0
+	away := g.GivenAway(d.nodes, p) || empty > 0 && trusted && g.LostPlace(d.nodes)
+	if away || empty > 0 && !g.OpenPlaces(trusted) {
+		p, empty = g.Shrunk(p), 0
 	}
 	allocs, err := d.devices(p, taken)
-	if err != nil && g.repair.wanted && !away {
-		p, empty = g.shrunk(p), 0
+	if err != nil && g.Repair.Wanted && !away {
+		p, empty = g.Shrunk(p), 0
 		allocs, err = d.devices(p, taken)
 	}
 	if err != nil {
 		return nil, err
 	}
-	from := began(pods)
+	from := gang.Began(pods)
 	if unclear != nil { // it is bound all the same
-		spec = &cluster.Job{Name: g.name, User: pods[0].Obj.Namespace, Tier: cluster.Standard, Submit: from}
+		spec = &cluster.Job{Name: g.Name, User: pods[0].Obj.Namespace, Tier: cluster.Standard, Submit: from}
 	}
 	spec.NoRequeue, spec.Tasks, spec.Topology, spec.ID = true, p.Tasks, cluster.Topology{}, d.next
 	if text := engine.CheckTasks(spec); text != "" {
@@ -254,7 +255,7 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 	}
 	d.queueFound(spec)
 	d.next++
-	f := &foundGang{empty: empty, away: away && !g.repair.wanted}
+	f := &foundGang{empty: empty, away: away && !g.Repair.Wanted}
 	f.rec = engine.JobRecord{
 		Spec: spec, Holdings: engine.JobHoldings{Allocs: allocs},
 		Facts: engine.JobFacts{
@@ -270,38 +271,23 @@ func (d *Driver) findGang(g *gang, taken map[string]holds.InUse) (*foundGang, er
 }
 
 // takeUp makes a gang that is found bound one that runs, or is being bound.
-func (d *Driver) takeUp(g *gang, f *foundGang) {
+func (d *Driver) takeUp(g *gang.Gang, f *foundGang) {
 	if f.away {
-		g.missing = nil
+		g.Missing = nil
 	}
 	if f.worked > 0 {
 		g.Worked = f.worked
 	}
-	g.id, g.spec, g.phase, g.members, g.refused = f.rec.Spec.ID, f.rec.Spec, running, nil, ""
-	d.byID[g.id] = g
+	g.Job, g.Spec, g.Phase, g.InJob, g.Refused = f.rec.Spec.ID, f.rec.Spec, gang.Running, nil, ""
+	d.byID[g.Job] = g
 	if open := d.fill(g); f.empty > 0 && open == 0 {
-		g.phase, f.rec.State = starting, engine.Starting
+		g.Phase, f.rec.State = gang.Starting, engine.Starting
 	} else {
-		d.returned(g, g.boundAt(d.opt.Now())) // before a scheduler could tell
+		d.returned(g, g.BoundAt(d.opt.Now())) // before a scheduler could tell
 	}
 	if f.away {
 		d.leaveAll(g, "its gang lost a node, and others have its place")
 	}
-}
-
-// began is when the first of some pods began, or was created.
-func began(pods []*pod) cluster.Time {
-	var from time.Time
-	for _, q := range pods {
-		at := q.Obj.CreationTimestamp.Time
-		if q.Obj.Status.StartTime != nil {
-			at = q.Obj.Status.StartTime.Time
-		}
-		if from.IsZero() || at.Before(from) {
-			from = at
-		}
-	}
-	return cluster.Time(from.UnixNano())
 }
 
 // queueFound gives a gang that is found bound a queue that takes it: labels may have changed since it was bound.
@@ -313,31 +299,31 @@ func (d *Driver) queueFound(spec *cluster.Job) {
 
 // fill binds pods that wait to the empty places of a gang that was found, if
 // there is one for each; it returns how many places stay empty.
-func (d *Driver) fill(g *gang) (open int) {
-	wait := g.wanted()
-	open = g.places.Empty()
+func (d *Driver) fill(g *gang.Gang) (open int) {
+	wait := g.Wanted()
+	open = g.Places.Empty()
 	if len(wait) < open || open == 0 {
 		return open
 	}
-	for _, s := range g.places {
+	for _, s := range g.Places {
 		if n := d.nodes.Node(s.Node); s.Pod == "" && (!n.Up() || n.Power.Sleeps()) {
 			return open
 		}
 	}
-	for i := range g.places {
-		s := &g.places[i]
+	for i := range g.Places {
+		s := &g.Places[i]
 		if s.Pod != "" {
 			continue
 		}
-		k := slices.IndexFunc(wait, func(p *pod) bool {
-			return p.Asks(&g.spec.Tasks[s.Set].Request) && d.pinned(p, s.Node) && d.keptOff(p, s.Node) == "" &&
+		k := slices.IndexFunc(wait, func(p *gang.Pod) bool {
+			return p.Asks(&g.Spec.Tasks[s.Set].Request) && d.pinned(p, s.Node) && d.keptOff(p, s.Node) == "" &&
 				d.grant(p, s.Node) == ""
 		})
 		if k < 0 {
 			continue
 		}
 		s.Pod = wait[k].Obj.UID
-		wait[k].Give(&g.spec.Tasks[s.Set].Request)
+		wait[k].Give(&g.Spec.Tasks[s.Set].Request)
 		d.bind(g, wait[k], s.Node)
 		wait = slices.Delete(wait, k, k+1)
 		open--
@@ -391,12 +377,12 @@ func (d *Driver) compare(now cluster.Time) []engine.Event {
 	events, orphans := driver.Diff(d.observed(nodes), view)
 	for _, id := range orphans {
 		if g := d.byID[id]; g != nil {
-			d.opt.Log.Error("a gang is bound that the engine does not want", "gang", g.name)
+			d.opt.Log.Error("a gang is bound that the engine does not want", "gang", g.Name)
 		}
 	}
 	events = slices.DeleteFunc(events, func(ev engine.Event) bool {
 		g := d.byID[ev.Job]
-		return ev.Type == engine.Started && g != nil && g.phase != running
+		return ev.Type == engine.Started && g != nil && g.Phase != gang.Running
 	})
 	return append(joined, events...)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -113,9 +114,9 @@ func steadyCases(w *world) []steadyCase {
 		}},
 		{"resized", nil, func(i int) {
 			for q := range w.nodes.World.On(fmt.Sprint("n", i)) {
-				if p := podOf(q); p.gang != nil {
+				if p := gang.PodOf(q); p.Gang != nil {
 					obj := cpus(p.Obj.DeepCopy(), "20")
-					obj.Spec.NodeName, obj.Status.Phase = p.node, v1.PodRunning
+					obj.Spec.NodeName, obj.Status.Phase = p.Node, v1.PodRunning
 					w.podChanged(obj)
 				}
 			}
@@ -130,7 +131,7 @@ func steadyCases(w *world) []steadyCase {
 			w.nodeGone(fmt.Sprint("own", i, "b"))
 			w.nodeChanged(own(fmt.Sprint("own", i, "c"), i))
 			for k := range 2 {
-				if p := w.pods[types.UID(fmt.Sprint("repair", i, "-", k))]; p.node == fmt.Sprint("own", i, "b") {
+				if p := w.pods[types.UID(fmt.Sprint("repair", i, "-", k))]; p.Node == fmt.Sprint("own", i, "b") {
 					again := p.Obj.DeepCopy()
 					again.Name, again.Spec.NodeName = again.Name+"-again", ""
 					w.podGone(p.Obj)

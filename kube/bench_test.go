@@ -27,6 +27,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/kubeapi"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/retry"
 )
 
@@ -474,7 +475,7 @@ func backlog(b *testing.B, nodes, pods int) {
 		ask(func() {
 			waits = 0
 			for _, g := range d.gangs {
-				if g.phase == waiting {
+				if g.Phase == gang.Waiting {
 					waits++
 				}
 			}
@@ -485,7 +486,7 @@ func backlog(b *testing.B, nodes, pods int) {
 	ask(func() {
 		last := d.gangs["gang/default/wait-00000"]
 		for _, g := range d.gangs {
-			if g.phase == waiting && g.id > last.id {
+			if g.Phase == gang.Waiting && g.Job > last.Job {
 				last = g
 			}
 		}

@@ -86,9 +86,9 @@ func TestCapacity(t *testing.T) {
 	d.report(t, now, left("a", v1.LabelHostname, "n0000", "9Gi", ""),
 		left("b", v1.LabelHostname, "n0001", "100Gi", "8Gi"), left("c", v1.LabelHostname, "n0002", "", ""))
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
-	g := d.pods["p"].gang
-	if len(d.places("p")) != 0 || g.keptOff != "4: too little storage capacity for its volumes" {
-		t.Fatalf("it is on %v and says %q", d.places("p"), g.keptOff)
+	g := d.pods["p"].Gang
+	if len(d.places("p")) != 0 || g.KeptOff != "4: too little storage capacity for its volumes" {
+		t.Fatalf("it is on %v and says %q", d.places("p"), g.KeptOff)
 	}
 	d.report(t, now, left("c", v1.LabelHostname, "n0002", "11Gi", "10Gi"))
 	d.expectBinding(t, "p")
@@ -110,7 +110,7 @@ func TestCapacityNot(t *testing.T) {
 		f(d)
 		d.come(t, now, using(controlplane.Pod("p", 1, nil), "c"))
 		if len(d.places("p")) != 1 {
-			t.Errorf("%s: it waits: %s", name, d.pods["p"].gang.keptOff)
+			t.Errorf("%s: it waits: %s", name, d.pods["p"].Gang.KeptOff)
 		}
 	}
 }
@@ -169,8 +169,8 @@ func TestFreeVolumeTwice(t *testing.T) {
 	}
 	free("v0")
 	d.come(t, now, using(controlplane.Pod("p", 1, nil), "one", "two"))
-	if g := d.pods["p"].gang; g.keptOff != "1: where its volumes are" {
-		t.Errorf("two claims and one volume: it says %q", g.keptOff)
+	if g := d.pods["p"].Gang; g.KeptOff != "1: where its volumes are" {
+		t.Errorf("two claims and one volume: it says %q", g.KeptOff)
 	}
 	free("v1")
 	d.nodes.World.Changed()
@@ -305,7 +305,7 @@ func TestHomes(t *testing.T) {
 	bound("c2", "n0002")
 	d.come(t, now, gang("g", 2, "c0", "c1", "c2")...)
 	for name, node := range map[string]string{"g-0": "n0002", "g-1": "n0000", "g-2": "n0002"} {
-		if at := d.pods[types.UID(name)].at(); at != node {
+		if at := d.pods[types.UID(name)].At(); at != node {
 			t.Errorf("%s is on %q, its volume on %s", name, at, node)
 		}
 	}
@@ -318,7 +318,7 @@ func TestHomes(t *testing.T) {
 	bound("c5", "n0000")
 	bound("c6", "n0001")
 	d.come(t, now, gang("i", 6, "c5", "c6")...) // four are left there
-	if g := d.pods["i-0"].gang; g.keptOff != "1: where its volumes are" || len(d.places("i")) > 0 {
-		t.Errorf("there is no room where its volumes are, and it says %q, %v", g.keptOff, d.places("i"))
+	if g := d.pods["i-0"].Gang; g.KeptOff != "1: where its volumes are" || len(d.places("i")) > 0 {
+		t.Errorf("there is no room where its volumes are, and it says %q, %v", g.KeptOff, d.places("i"))
 	}
 }

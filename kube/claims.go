@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,12 +8,13 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/kube/fit/shared"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // newClaims makes what is known of resource claims and devices.
 func (d *Driver) newClaims() *claims.Claims {
 	return claims.New(d.opt.Drivers, claims.Books{
-		Part: func(p *fit.Neighbour) *claims.Pod { return &podOf(p).claimed },
+		Part: func(p *fit.Neighbour) *claims.Pod { return &gang.PodOf(p).Claimed },
 		Find: func(uid types.UID) *fit.Neighbour {
 			if p := d.pods[uid]; p != nil {
 				return &p.Neighbour
@@ -23,22 +22,22 @@ func (d *Driver) newClaims() *claims.Claims {
 			return nil
 		},
 		Nodes: func() []*v1.Node { return d.nodes.Objects() },
-		Ours:  func(p *fit.Neighbour) bool { return podOf(p).gang != nil },
+		Ours:  func(p *fit.Neighbour) bool { return gang.PodOf(p).Gang != nil },
 		Open: func(p *fit.Neighbour) bool {
-			q := podOf(p)
-			return q.gang != nil && q.node == "" && !q.binding && !q.Over() && q.gang.phase != starting
+			q := gang.PodOf(p)
+			return q.Gang != nil && q.Node == "" && !q.Binding && !q.Over() && q.Gang.Phase != gang.Starting
 		},
-		Same:    sameGang,
-		Room:    func(pods []*fit.Neighbour, node string) int { return d.freeFor(recordsOf(pods), node) },
+		Same:    gang.SameGang,
+		Room:    func(pods []*fit.Neighbour, node string) int { return d.freeFor(gang.PodsOf(pods), node) },
 		Speeds:  func() any { return d.cfg.Speeds },
-		Sharer:  func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(podOf(p)) },
+		Sharer:  func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(gang.PodOf(p)) },
 		Changed: d.claimsChanged,
 		Resolved: func(p *fit.Neighbour) {
-			q := podOf(p)
-			q.Request = q.claimed.Counts.Add(d.gpus.RequestOf(q.Obj))
-			q.Around = fit.Around(q.Obj) + q.claimed.Wants
+			q := gang.PodOf(p)
+			q.Request = q.Claimed.Counts.Add(d.gpus.RequestOf(q.Obj))
+			q.Around = fit.Around(q.Obj) + q.Claimed.Wants
 		},
-		Learnt: func(p *fit.Neighbour) { d.agenda.touch(podOf(p).gang) },
+		Learnt: func(p *fit.Neighbour) { d.agenda.touch(gang.PodOf(p).Gang) },
 	})
 }
 
@@ -50,10 +49,10 @@ func (d *Driver) claimsChanged(devices bool) {
 
 // grantAll chooses the devices of all pods of a gang that has its places; why says which cannot have them, and then
 // none has.
-func (d *Driver) grantAll(g *gang) (why string) {
+func (d *Driver) grantAll(g *gang.Gang) (why string) {
 	var list []claims.Place
-	for _, s := range g.places.Needed() {
-		if p := g.pods[s.Pod]; !p.claimed.Busy {
+	for _, s := range g.Places.Needed() {
+		if p := g.Pods[s.Pod]; !p.Claimed.Busy {
 			list = append(list, claims.Place{Pod: &p.Neighbour, Node: s.Node, Obj: d.nodes.Object(s.Node)})
 		}
 	}
@@ -64,55 +63,45 @@ func (d *Driver) grantAll(g *gang) (why string) {
 }
 
 // grant chooses the devices of a pod that goes to a node; why says what is missing.
-func (d *Driver) grant(p *pod, node string) (why string) {
+func (d *Driver) grant(p *gang.Pod, node string) (why string) {
 	return d.claims.Grant(claims.Place{Pod: &p.Neighbour, Node: node, Obj: d.nodes.Object(node)})
 }
 
 // ungrant forgets what is on its way for a pod: it is written, or will not be.
-func (d *Driver) ungrant(p *pod) {
-	if d.claims.Ungrant(&p.Neighbour) && p.gang != nil {
-		d.agenda.touch(p.gang)
+func (d *Driver) ungrant(p *gang.Pod) {
+	if d.claims.Ungrant(&p.Neighbour) && p.Gang != nil {
+		d.agenda.touch(p.Gang)
 	}
 }
 
 // leftover takes back what an earlier scheduler, or an earlier start, reserved for pods of a gang that are not bound,
 // and reports whether there is any.
-func (d *Driver) leftover(g *gang) bool {
+func (d *Driver) leftover(g *gang.Gang) bool {
 	busy := false
-	for _, p := range g.sorted() {
-		if p.node != "" || p.binding || len(p.claimed.Keys) == 0 {
+	for _, p := range g.Sorted() {
+		if p.Node != "" || p.Binding || len(p.Claimed.Keys) == 0 {
 			continue
 		}
 		if d.claims.HoldLeft(&p.Neighbour) {
 			d.takeBack(p)
 		}
-		busy = busy || p.claimed.Busy
+		busy = busy || p.Claimed.Busy
 	}
-	if busy && g.phase == gathering {
-		g.refused = "devices of an earlier start are being taken back"
+	if busy && g.Phase == gang.Gathering {
+		g.Refused = "devices of an earlier start are being taken back"
 	}
 	return busy
 }
 
-// lacking says which pod of a gang waits for claims, and for which; "": none.
-func (g *gang) lacking() string {
-	for _, p := range g.sorted() {
-		if p.claimed.Lacks != "" && p.node == "" && !p.Over() {
-			return fmt.Sprintf("pod %s: %s", p.Obj.Name, p.claimed.Lacks)
-		}
-	}
-	return ""
-}
-
 // pinned reports whether a pod's claims that are allocated can be used on a node, and its volumes are reached from
 // there.
-func (d *Driver) pinned(p *pod, node string) bool {
+func (d *Driver) pinned(p *gang.Pod, node string) bool {
 	n := d.nodes.Object(node)
 	return (n == nil || d.volumes.Reach(&p.Neighbour, n)) && d.claims.Reach(&p.Neighbour, n)
 }
 
 // takeBack takes back what is reserved for a pod that could not be bound. Its claims count as taken until that is done.
-func (d *Driver) takeBack(p *pod) {
+func (d *Driver) takeBack(p *gang.Pod) {
 	d.writer.TakeBack(p.Obj, d.claims.Given(&p.Neighbour), func(done []*resourceapi.ResourceClaim) {
 		d.claims.Written(done)
 		d.ungrant(p)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/perf"
 )
@@ -51,22 +52,22 @@ func TestCompany(t *testing.T) {
 				steps(t, d)
 			}
 			p := d.pods["y"]
-			_, why := d.why(p.gang, d.now)
-			if p.gang.phase == gathering {
-				why = p.gang.refused
+			_, why := d.why(p.Gang, d.now)
+			if p.Gang.Phase == gang.Gathering {
+				why = p.Gang.Refused
 			}
-			if p.assumed != c.want && !strings.Contains(why, c.want) {
-				t.Fatalf("it is on %q: %s", p.assumed, why)
+			if p.Assumed != c.want && !strings.Contains(why, c.want) {
+				t.Fatalf("it is on %q: %s", p.Assumed, why)
 			}
-			if p.assumed != "" || c.want == "one" {
+			if p.Assumed != "" || c.want == "one" {
 				return
 			}
 			other := sharedNode("two", 2, 2)
 			other.Status.Conditions = n.Status.Conditions
 			d.nodeChanged(other)
 			steps(t, d)
-			if p := d.pods["y"]; p.assumed != "two" {
-				_, why := d.why(p.gang, d.now)
+			if p := d.pods["y"]; p.Assumed != "two" {
+				_, why := d.why(p.Gang, d.now)
 				t.Errorf("there is a node without others: %s", why)
 			}
 		})
@@ -86,7 +87,7 @@ func TestCompany(t *testing.T) {
 			d.podChanged(p)
 		}
 		steps(t, d)
-		if x, y := d.pods["g-0"].assumed, d.pods["g-1"].assumed; x == "" || y == "" || x == y {
+		if x, y := d.pods["g-0"].Assumed, d.pods["g-1"].Assumed; x == "" || y == "" || x == y {
 			t.Errorf("its pods are on %q and %q", x, y)
 		}
 	})
@@ -95,9 +96,9 @@ func TestCompany(t *testing.T) {
 	bad.UID, bad.CreationTimestamp = "bad", metav1.Now()
 	d, _ := still(t, 1, bad)
 	for _, g := range d.gangs {
-		if !strings.Contains(g.refused,
+		if !strings.Contains(g.Refused,
 			"muster.sh/min-speed of pod bad: \"2\" is not a part of its speed alone, between 0 and 1") {
-			t.Errorf("it says %q", g.refused)
+			t.Errorf("it says %q", g.Refused)
 		}
 	}
 }
@@ -129,8 +130,8 @@ func companyInTurns(t *testing.T, pod func(name, model, least string) *v1.Pod) {
 			d.podChanged(p)
 			steps(t, d)
 		}
-		if p := d.pods["y"]; p.assumed != c.on {
-			t.Errorf("%+v: it is on %q", c, p.assumed)
+		if p := d.pods["y"]; p.Assumed != c.on {
+			t.Errorf("%+v: it is on %q", c, p.Assumed)
 		}
 	}
 }

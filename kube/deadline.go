@@ -3,46 +3,21 @@ package kube
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // ConditionDeadline is the condition of a pod whose gang states a deadline: True, if the policy accepted it, False, if
 // it cannot be promised; not there: there is no answer.
 const ConditionDeadline v1.PodConditionType = Prefix + "DeadlineAccepted"
 
-// pledge is what the pods of a gang were told of its deadline.
-type pledge struct {
-	answer engine.DeadlineAnswer
-	knows  []types.UID // pods that were told
-}
-
 // answers are the policy's answers in the words of the interface.
 var answers = map[engine.DeadlineAnswer]string{engine.DeadlineAccepted: "accepted", engine.DeadlineDeclined: "declined"}
-
-// answer is what the policy says of a gang's deadline; unanswered, if it has none.
-func (g *gang) answer(e *engine.Engine) engine.DeadlineAnswer {
-	if g.id == cluster.NoJob || g.spec == nil || g.spec.Deadline == 0 {
-		return engine.DeadlineUnanswered
-	}
-	return e.DeadlineAnswer(g.id)
-}
-
-// withAnswer adds to a text what the policy says of a gang's deadline, if it does not say
-// so already.
-func (g *gang) withAnswer(e *engine.Engine, text string) string {
-	if a := g.answer(e); a != engine.DeadlineUnanswered && !strings.Contains(text, a.String()) {
-		return strings.TrimPrefix(text+"; "+a.String(), "; ")
-	}
-	return text
-}
 
 // tellDeadlines writes to the pods of gangs with deadlines what the policy says of them, if
 // that is news to them. An event says so once for a gang.
@@ -51,20 +26,22 @@ func (d *Driver) tellDeadlines() {
 		return
 	}
 	for _, g := range d.gangs {
-		a := g.answer(d.eng)
+		a := g.Answer(d.eng)
 		if a == engine.DeadlineUnanswered {
 			continue
 		}
-		pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return p.Over() || p.Obj.DeletionTimestamp != nil })
-		to := uids(pods)
-		if len(pods) == 0 || a == g.pledge.answer && slices.Equal(to, g.pledge.knows) || d.notices.Full(len(pods)) {
+		pods := slices.DeleteFunc(g.Sorted(), func(p *gang.Pod) bool {
+			return p.Over() || p.Obj.DeletionTimestamp != nil
+		})
+		to := gang.UIDs(pods)
+		if len(pods) == 0 || a == g.Pledge.Answer && slices.Equal(to, g.Pledge.Knows) || d.notices.Full(len(pods)) {
 			continue
 		}
-		g.pledge = pledge{a, to}
+		g.Pledge = gang.Pledge{Answer: a, Knows: to}
 		c := v1.PodCondition{Type: ConditionDeadline, Status: v1.ConditionTrue, Reason: "Accepted",
 			LastTransitionTime: metav1.NewTime(time.Unix(0, int64(d.now))),
 			Message: fmt.Sprintf("%s (%s)", a,
-				time.Unix(0, int64(g.spec.Deadline)).UTC().Format(time.RFC3339))}
+				time.Unix(0, int64(g.Spec.Deadline)).UTC().Format(time.RFC3339))}
 		if a == engine.DeadlineDeclined {
 			c.Status, c.Reason = v1.ConditionFalse, "CannotBePromised"
 			c.Message += "; it runs when it can"

@@ -105,12 +105,12 @@ func TestDeadlineOrder(t *testing.T) {
 	d.stale = "the policy is another"
 	steps(t, d)
 	line := d.eng.Line(2)
-	if len(line) != 2 || d.byID[line[0].Job].name != "default/soon" {
+	if len(line) != 2 || d.byID[line[0].Job].Name != "default/soon" {
 		t.Fatalf("in line: %v", line)
 	}
-	at := d.byID[line[0].Job].spec.Deadline
+	at := d.byID[line[0].Job].Spec.Deadline
 	d.stale = "again"
-	if steps(t, d); d.byID[d.eng.Line(1)[0].Job].spec.Deadline != at ||
+	if steps(t, d); d.byID[d.eng.Line(1)[0].Job].Spec.Deadline != at ||
 		at != cluster.Time(time.Date(2026, 3, 1, 13, 59, 0, 0, time.UTC).UnixNano()) {
 		t.Errorf("due at %d", at)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // A claim with ReadWriteOncePod is for one pod of the cluster at a time. The pod that has it leaves for a gang of a
@@ -18,85 +19,71 @@ import (
 // is held until then.
 
 // rivals lists the pods that have the claims of a pod that are for one pod at a time.
-func (d *Driver) rivals(p *pod) []fit.Rival { return d.volumes.Rivals(d.nodes.World, &p.Neighbour) }
+func (d *Driver) rivals(p *gang.Pod) []fit.Rival {
+	return d.volumes.Rivals(d.nodes.World, &p.Neighbour)
+}
 
 // otherHeldPods lists the pods of gangs that are held, but for that of one pod.
 func (d *Driver) otherHeldPods(but *fit.Neighbour) (list []*fit.Neighbour) {
-	mine := podOf(but)
+	mine := gang.PodOf(but)
 	for g := range d.heldBack {
-		if mine.gang != g {
-			list = append(list, neighboursOf(g.submitted())...)
+		if mine.Gang != g {
+			list = append(list, gang.Neighbours(g.Submitted())...)
 		}
 	}
 	return list
 }
 
-// leaves reports whether a pod is told to leave, or ends.
-func (p *pod) leaves() bool {
-	return p.leaving || p.Obj.DeletionTimestamp != nil ||
-		p.gang != nil && (p.gang.phase == stopping || p.gang.leaves != "")
-}
-
-// heldBy says which of the claims is held by a pod that does not leave; "": none.
-func heldBy(list []fit.Rival) string {
-	for i := range list {
-		if !podOf(list[i].User).leaves() {
-			return list[i].Text()
-		}
-	}
-	return ""
-}
-
 // yields reports whether all of these would leave for a gang: they run, are of a lower tier, and have run for as long
 // as the configuration lets any gang.
-func (d *Driver) yields(g *gang, pods []*pod, tier cluster.Tier, list []fit.Rival) bool {
-	if g.of != "" && !g.repair.patch || slices.ContainsFunc(pods, func(p *pod) bool {
+func (d *Driver) yields(g *gang.Gang, pods []*gang.Pod, tier cluster.Tier, list []fit.Rival) bool {
+	if g.Of != "" && !g.Repair.IsPatch || slices.ContainsFunc(pods, func(p *gang.Pod) bool {
 		return p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever
 	}) {
 		return false
 	}
 	return !slices.ContainsFunc(list, func(r fit.Rival) bool {
-		user := podOf(r.User)
-		return user.leaves() || !d.goes(user.gang, tier)
+		user := gang.PodOf(r.User)
+		return user.Leaves() || !d.goes(user.Gang, tier)
 	})
 }
 
 // contend looks which pods have what a gang needs alone; false: it has to wait for them.
-func (d *Driver) contend(g *gang, pods []*pod, spec *cluster.Job, l *fit.Limits) bool {
-	g.rivals = l.Rivals
-	if len(g.rivals) == 0 {
+func (d *Driver) contend(g *gang.Gang, pods []*gang.Pod, spec *cluster.Job, l *fit.Limits) bool {
+	g.Rivals = l.Rivals
+	if len(g.Rivals) == 0 {
 		return true
 	}
-	if !d.yields(g, pods, spec.Tier, g.rivals) {
-		g.refused, d.blocked[g] = g.rivals[0].Text(), true
+	if !d.yields(g, pods, spec.Tier, g.Rivals) {
+		g.Refused, d.blocked[g] = g.Rivals[0].Text(), true
 		return false
 	}
-	if g.search.IsNarrow() { // no gang leaves for a preference
-		g.search.Anywhere()
+	if g.Search.IsNarrow() { // no gang leaves for a preference
+		g.Search.Anywhere()
 		spec.NoPreempt = false
-		*l = d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+		*l = d.confine(g, d.limitsOf(pods, g.Fails > 0, true))
 	}
 	return true
 }
 
 // displace lets those go that have what a gang needs alone, if it starts then; false:
 // it would not.
-func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok bool) {
-	for i := range g.rivals {
-		q := podOf(g.rivals[i].User).gang
-		if ev := (engine.Event{Type: engine.Cancelled, Job: q.id}); !slices.ContainsFunc(events,
-			func(e engine.Event) bool { return e.Job == q.id }) {
+func (d *Driver) displace(g *gang.Gang, spec *cluster.Job) (events []engine.Event, ok bool) {
+	for i := range g.Rivals {
+		q := gang.PodOf(g.Rivals[i].User).Gang
+		if ev := (engine.Event{Type: engine.Cancelled, Job: q.Job}); !slices.ContainsFunc(events,
+			func(e engine.Event) bool { return e.Job == q.Job }) {
 			events = append(events, ev)
 		}
 	}
 	if len(events) > 0 && !d.wouldStart(g, spec, events) {
-		g.refused, d.blocked[g] = g.rivals[0].Text()+", and without it there is no room either", true
+		g.Refused, d.blocked[g] = g.Rivals[0].Text()+", and without it there is no room either", true
 		return nil, false
 	}
-	for i := range g.rivals {
-		if q := podOf(g.rivals[i].User).gang; q.leaves == "" {
-			q.leaves, q.grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.name,
-				g.rivals[i].Claim), 30
+	for i := range g.Rivals {
+		if q := gang.PodOf(g.Rivals[i].User).Gang; q.Leaves == "" {
+			q.Leaves, q.Grace = fmt.Sprintf("preempted for %s, which needs volume claim %s alone", g.Name,
+				g.Rivals[i].Claim), 30
 		}
 	}
 	return events, true
@@ -104,9 +91,9 @@ func (d *Driver) displace(g *gang, spec *cluster.Job) (events []engine.Event, ok
 
 // wouldStart asks a second engine whether a job would have its places in the next
 // step, if these came before it.
-func (d *Driver) wouldStart(g *gang, spec *cluster.Job, before []engine.Event) bool {
+func (d *Driver) wouldStart(g *gang.Gang, spec *cluster.Job, before []engine.Event) bool {
 	spec.ID = d.next
-	events := append(slices.Concat(d.nodes.Sets.Naming(g.nodes), before),
+	events := append(slices.Concat(d.nodes.Sets.Naming(g.Nodes), before),
 		engine.Event{Type: engine.Submitted, Job: spec.ID, Spec: spec})
 	return d.foreseen(spec.ID, events) != nil
 }
@@ -130,22 +117,22 @@ func (d *Driver) foreseen(id cluster.JobID, events []engine.Event) *engine.JobRe
 
 // holdBack keeps the places of a gang that starts until all have left that have what it needs alone, or that are where
 // it cannot be beside them; false: there are none.
-func (d *Driver) holdBack(g *gang) bool {
-	asleep, _ := g.asleep(d.nodes)
-	if g.waking = len(asleep) > 0; g.waking {
+func (d *Driver) holdBack(g *gang.Gang) bool {
+	asleep, _ := g.Asleep(d.nodes)
+	if g.Waking = len(asleep) > 0; g.Waking {
 		d.nodes.Power.Soon() // they are woken
-		g.told.Since(d.now, d.opt.TellAfter)
+		g.Told.Since(d.now, d.opt.TellAfter)
 	}
-	if !g.waking && !g.awaits() &&
-		!slices.ContainsFunc(g.submitted(), func(p *pod) bool { return len(d.rivals(p)) > 0 }) {
+	if !g.Waking && !g.Awaits() &&
+		!slices.ContainsFunc(g.Submitted(), func(p *gang.Pod) bool { return len(d.rivals(p)) > 0 }) {
 		return false
 	}
 	d.heldBack[g] = true
 	d.nodes.World.Changed()
-	for _, s := range g.places {
-		if p := g.pods[s.Pod]; p != nil {
-			p.nominate(d.notices, s.Node)
-			if len(g.lifted) > 0 && !s.Surplus {
+	for _, s := range g.Places {
+		if p := g.Pods[s.Pod]; p != nil {
+			p.Nominate(d.notices, s.Node)
+			if len(g.Victims) > 0 && !s.Surplus {
 				d.expect(p, s.Node)
 			}
 		}
@@ -154,25 +141,25 @@ func (d *Driver) holdBack(g *gang) bool {
 }
 
 // settleHeld binds a gang that is held once no other has what it needs alone; it reports whether it is still held.
-func (d *Driver) settleHeld(g *gang) bool {
+func (d *Driver) settleHeld(g *gang.Gang) bool {
 	if !d.heldBack[g] {
 		return false
 	}
-	asleep, lost := g.asleep(d.nodes)
-	if g.waking && lost != "" {
-		g.refused = "node " + lost + " did not come back"
+	asleep, lost := g.Asleep(d.nodes)
+	if g.Waking && lost != "" {
+		g.Refused = "node " + lost + " did not come back"
 		d.unhold(g)
 		return false
 	}
-	all := !g.awaits() && len(asleep) == 0
-	for _, s := range g.places.Needed() {
-		p := g.pods[s.Pod]
+	all := !g.Awaits() && len(asleep) == 0
+	for _, s := range g.Places.Needed() {
+		p := g.Pods[s.Pod]
 		list := []fit.Rival(nil)
 		if p != nil {
 			list = d.rivals(p)
-			g.refused = heldBy(list)
+			g.Refused = gang.HeldBy(list)
 		}
-		if p == nil || !p.waits() || g.refused != "" { // it does not start
+		if p == nil || !p.Waits() || g.Refused != "" { // it does not start
 			d.unhold(g)
 			return false
 		}
@@ -184,26 +171,26 @@ func (d *Driver) settleHeld(g *gang) bool {
 	d.unhold(g)
 	why := d.overtaken(g)
 	d.unlift(g)
-	if g.refused = why; why == "" {
-		g.refused = d.grantAll(g)
+	if g.Refused = why; why == "" {
+		g.Refused = d.grantAll(g)
 	}
-	if g.refused == "" {
+	if g.Refused == "" {
 		d.bindAll(g)
 	}
 	return false
 }
 
-func (d *Driver) unhold(g *gang) {
-	if g.waking = false; d.heldBack[g] {
+func (d *Driver) unhold(g *gang.Gang) {
+	if g.Waking = false; d.heldBack[g] {
 		delete(d.heldBack, g)
 		d.nodes.World.Changed()
 	}
 }
 
 // bindAll binds the pods of a gang that it needs.
-func (d *Driver) bindAll(g *gang) {
-	for _, s := range g.places.Needed() {
-		if p := g.pods[s.Pod]; p != nil && p.waits() {
+func (d *Driver) bindAll(g *gang.Gang) {
+	for _, s := range g.Places.Needed() {
+		if p := g.Pods[s.Pod]; p != nil && p.Waits() {
 			d.bind(g, p, s.Node)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 func low() map[string]string { return map[string]string{LabelTier: "best-effort"} }
@@ -25,13 +26,13 @@ func TestDisplace(t *testing.T) {
 	d.come(t, now, using(controlplane.Pod("low", 0, low()), "mine"))
 	d.answer(t, now)
 	d.come(t, now, using(controlplane.Pod("high", 2, nil), "mine"))
-	g := d.pods["high"].gang
-	if !d.pods["low"].leaving || g.phase != starting || len(g.places) != 1 {
-		t.Fatalf("low leaves: %v; high is in phase %d: %s", d.pods["low"].leaving, g.phase, g.refused)
+	g := d.pods["high"].Gang
+	if !d.pods["low"].Leaving || g.Phase != gang.Starting || len(g.Places) != 1 {
+		t.Fatalf("low leaves: %v; high is in phase %d: %s", d.pods["low"].Leaving, g.Phase, g.Refused)
 	}
 	d.expectBinding(t)
 	d.come(t, now, using(controlplane.Pod("next", 1, low()), "mine"))
-	if why := d.pods["next"].gang.refused; !strings.Contains(why,
+	if why := d.pods["next"].Gang.Refused; !strings.Contains(why,
 		"volume claim mine (ReadWriteOncePod) is in use by pod") {
 		t.Errorf("the next says %q", why)
 	}
@@ -39,9 +40,9 @@ func TestDisplace(t *testing.T) {
 	steps(t, d)
 	d.expectBinding(t, "high")
 	d.answer(t, now)
-	if why := d.pods["next"].gang.refused; why != "volume claim mine (ReadWriteOncePod) is in use by pod high" ||
-		g.phase != running {
-		t.Errorf("high is in phase %d, and the next says %q", g.phase, why)
+	if why := d.pods["next"].Gang.Refused; why != "volume claim mine (ReadWriteOncePod) is in use by pod high" ||
+		g.Phase != gang.Running {
+		t.Errorf("high is in phase %d, and the next says %q", g.Phase, why)
 	}
 }
 
@@ -53,10 +54,10 @@ func TestDisplaceFull(t *testing.T) {
 	d.come(t, now, controlplane.Pod("other", 4, low()))
 	d.answer(t, now)
 	d.come(t, now, using(controlplane.Pod("high", 4, nil), "mine"))
-	if !d.pods["low"].leaving || d.pods["other"].leaving {
-		t.Errorf("low leaves: %v, and the one without a claim: %v", d.pods["low"].leaving, d.pods["other"].leaving)
+	if !d.pods["low"].Leaving || d.pods["other"].Leaving {
+		t.Errorf("low leaves: %v, and the one without a claim: %v", d.pods["low"].Leaving, d.pods["other"].Leaving)
 	}
-	if r := d.eng.Record(d.pods["high"].gang.id); r == nil || r.State != engine.Placed {
+	if r := d.eng.Record(d.pods["high"].Gang.Job); r == nil || r.State != engine.Placed {
 		t.Errorf("high is not placed: %+v", r)
 	}
 	d.podGone(d.pods["low"].Obj)
@@ -86,9 +87,9 @@ func TestDisplaceNot(t *testing.T) {
 			using(p, "mine")
 		}
 		d.come(t, now, pods...)
-		if g := d.pods[pods[0].UID].gang; d.pods["low"].leaving || g.phase != gathering ||
-			!strings.Contains(g.refused, "volume claim mine (ReadWriteOncePod)") {
-			t.Errorf("%s: low leaves: %v; phase %d: %q", name, d.pods["low"].leaving, g.phase, g.refused)
+		if g := d.pods[pods[0].UID].Gang; d.pods["low"].Leaving || g.Phase != gang.Gathering ||
+			!strings.Contains(g.Refused, "volume claim mine (ReadWriteOncePod)") {
+			t.Errorf("%s: low leaves: %v; phase %d: %q", name, d.pods["low"].Leaving, g.Phase, g.Refused)
 		}
 		if len(d.blocked) == 0 && name != "pair" {
 			t.Errorf("%s is not looked at again", name)
@@ -105,8 +106,8 @@ func TestDisplaceGone(t *testing.T) {
 	high := controlplane.Gang("high", 2, 2, nil)
 	using(high[0], "mine")
 	d.come(t, now, high...)
-	if g := d.pods["high-0"].gang; g.phase != starting || !d.heldBack[g] {
-		t.Fatalf("high is in phase %d: %s", g.phase, g.refused)
+	if g := d.pods["high-0"].Gang; g.Phase != gang.Starting || !d.heldBack[g] {
+		t.Fatalf("high is in phase %d: %s", g.Phase, g.Refused)
 	}
 	d.podGone(high[1])
 	*now = now.Add(time.Minute)

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/history"
@@ -54,15 +55,15 @@ type Driver struct {
 	inbox inbox.Inbox[func()] // items run on the loop, which alone touches the driver's state
 
 	nodes *nodes.Room // what nodes are to the engine, and which pods are there
-	pods  map[types.UID]*pod
+	pods  map[types.UID]*gang.Pod
 	// Pods of gangs that came to their end before this scheduler was there.
 	earlier []*v1.Pod
 	objects *gangs.Objects // what makes gangs
 	// Gang key → number of its single-pod gangs, which started after it or run beside it.
 	singletons map[string]int
 
-	gangs  map[string]*gang
-	byID   map[cluster.JobID]*gang
+	gangs  map[string]*gang.Gang
+	byID   map[cluster.JobID]*gang.Gang
 	agenda agenda // which gangs are to be settled
 	// Counts changes after which what was refused for good may be possible.
 	refusalEpoch int
@@ -102,8 +103,8 @@ type Driver struct {
 	notices *notices.Writer
 
 	losses   perf.Losses
-	reported reports.Inbox[*gang] // what pods told that is not booked yet
-	records  look.Records         // for people
+	reported reports.Inbox[*gang.Gang] // what pods told that is not booked yet
+	records  look.Records              // for people
 	history  *history.Room
 	desk     *look.Desk
 }
@@ -143,10 +144,10 @@ func New(opt Options) *Driver {
 	}
 	opt.Rules.Launches = 1 << 30 // the driver decides when a start is tried again
 	d := &Driver{opt: opt,
-		pods: map[types.UID]*pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
-		gangs: map[string]*gang{}, byID: map[cluster.JobID]*gang{}, wake: cluster.Never,
-		agenda: agenda{later: map[string]*gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
-		neighbours: newNeighbours(), moveState: moveState{relocations: map[cluster.JobID]*gang{}},
+		pods: map[types.UID]*gang.Pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
+		gangs: map[string]*gang.Gang{}, byID: map[cluster.JobID]*gang.Gang{}, wake: cluster.Never,
+		agenda: agenda{later: map[string]*gang.Gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
+		neighbours: newNeighbours(), moveState: moveState{relocations: map[cluster.JobID]*gang.Gang{}},
 	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
@@ -353,8 +354,8 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 				d.agenda.now = list[i:]
 				return append(events, d.liftNext(events, now)...)
 			}
-			g.dirty = false
-			d.guarded("gang "+g.name, func() {
+			g.Dirty = false
+			d.guarded("gang "+g.Name, func() {
 				events = append(events, d.settle(g, now)...)
 				d.note(g, now)
 			})
@@ -382,7 +383,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 		if g == nil {
 			continue
 		}
-		if g.phase == moving {
+		if g.Phase == gang.Moving {
 			d.hear(g, a)
 			continue
 		}
@@ -393,19 +394,19 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 			d.stop(g, a)
 		case engine.Reject:
 			switch {
-			case g.phase != waiting:
-			case g.search.IsNarrow(): // it may be elsewhere
-				g.search.Widen()
+			case g.Phase != gang.Waiting:
+			case g.Search.IsNarrow(): // it may be elsewhere
+				g.Search.Widen()
 				d.withdraw(g)
 			default:
-				g.phase, g.refused = gathering, a.Text
-				g.refusedIn, g.refusedFor, g.refusedAs = d.refusalEpoch, g.members, g.facts
+				g.Phase, g.Refused = gang.Gathering, a.Text
+				g.RefusedIn, g.RefusedFor, g.RefusedAs = d.refusalEpoch, g.InJob, g.Facts
 				d.forget(g)
 			}
 		case engine.Treat:
 			d.treat(g, a.Treatment)
 		case engine.Resize: // no gang is elastic here
-			return fmt.Errorf("gang %s is to be resized, which pods cannot be", g.name)
+			return fmt.Errorf("gang %s is to be resized, which pods cannot be", g.Name)
 		}
 		d.note(g, d.now)
 	}
@@ -424,22 +425,29 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 }
 
 // forget drops a gang's job, which is over in the engine.
-func (d *Driver) forget(g *gang) {
-	delete(d.byID, g.id)
+func (d *Driver) forget(g *gang.Gang) {
+	delete(d.byID, g.Job)
 	delete(d.constrained, g)
 	d.unhold(g)
 	d.unlift(g)
-	g.id, g.spec, g.members, g.more = cluster.NoJob, nil, nil, nil
+	g.Job, g.Spec, g.InJob, g.Optional = cluster.NoJob, nil, nil, nil
 	d.life.ended++
 }
 
 // count tells how many gangs are where.
 func (d *Driver) count() {
-	var n [moving + 1]int
+	var gathering, waiting, placed int
 	for _, g := range d.gangs {
-		n[g.phase]++
+		switch g.Phase {
+		case gang.Gathering:
+			gathering++
+		case gang.Waiting:
+			waiting++
+		default:
+			placed++
+		}
 	}
-	d.opt.Observe.Gangs(n[gathering], n[waiting], n[starting]+n[unwinding]+n[running]+n[stopping]+n[moving])
+	d.opt.Observe.Gangs(gathering, waiting, placed)
 }
 
 // rules are how an engine is built for the cluster as it is.

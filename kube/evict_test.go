@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/fakekube"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/write"
 )
@@ -23,12 +24,12 @@ import (
 func TestDepart(t *testing.T) {
 	d, _ := still(t, 1, controlplane.Pod("a", 1, nil))
 	p := d.pods[pidOf(d, "a")]
-	g := p.gang
+	g := p.Gang
 	bound := p.Obj.DeepCopy()
 	bound.Spec.NodeName, bound.ResourceVersion = "n0000", "5"
-	p.binding = false
+	p.Binding = false
 	d.podChanged(bound)
-	g.phase, g.notice = stopping, notice{v1.EventTypeWarning, "Preempted", "for a test"}
+	g.Phase, g.Notice = gang.Stopping, gang.Notice{Kind: v1.EventTypeWarning, Reason: "Preempted", Text: "for a test"}
 	var seen []string
 	answers := []error{apierrors.NewTooManyRequests("its budget protects it", 1),
 		apierrors.NewConflict(v1.Resource("pods"), "a", errors.New("it has changed")), nil}
@@ -64,8 +65,8 @@ func TestDepart(t *testing.T) {
 				t.Fatal("it is not asked to leave again")
 			}
 			d.collect()
-			if !p.leaving {
-				d.vacated(g, func(p *pod) { d.evict(g, p) })
+			if !p.Leaving {
+				d.vacated(g, func(p *gang.Pod) { d.evict(g, p) })
 			}
 		}
 		(<-d.writer.Waiting())(t.Context())

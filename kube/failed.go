@@ -28,9 +28,9 @@ func (d *Driver) drive(ctx context.Context) (err error) {
 		f := &Failure{Cause: x}
 		for i := range d.step {
 			g := d.byID[d.step[i].Job]
-			if submits(d.step[i]) && g != nil && len(g.members) > 0 {
+			if submits(d.step[i]) && g != nil && len(g.InJob) > 0 {
 				f.Culprits = append(f.Culprits,
-					setaside.Culprit{Pod: string(g.members[0]), Name: g.name, Text: fmt.Sprint(x)})
+					setaside.Culprit{Pod: string(g.InJob[0]), Name: g.Name, Text: fmt.Sprint(x)})
 			}
 		}
 		err = f

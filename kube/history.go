@@ -3,6 +3,7 @@ package kube
 import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/history"
 )
 
@@ -23,16 +24,16 @@ func (d *Driver) specNow() cluster.Spec {
 }
 
 // chronicleEnd tells the history of a gang whose job ends now.
-func (d *Driver) chronicleEnd(g *gang, reason engine.StopReason) {
-	if !d.history.Wants() || g.spec == nil {
+func (d *Driver) chronicleEnd(g *gang.Gang, reason engine.StopReason) {
+	if !d.history.Wants() || g.Spec == nil {
 		return
 	}
-	r := d.eng.Record(g.id)
+	r := d.eng.Record(g.Job)
 	if r == nil || r.State < engine.Starting || r.State > engine.Stopping {
 		return
 	}
 	if d.history.Missing() {
 		d.tellHistory(d.specNow())
 	}
-	d.history.End(d.eng, d.life.count, d.nodes.Sets.Named(), g.spec, reason, d.now, r.DoneAt(d.now))
+	d.history.End(d.eng, d.life.count, d.nodes.Sets.Named(), g.Spec, reason, d.now, r.DoneAt(d.now))
 }

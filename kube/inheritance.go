@@ -5,6 +5,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/kube/terms"
@@ -15,18 +16,18 @@ import (
 // annotation, those that are bound in their plan; while there are none, it is the scheduler's memory.
 
 // partingOf is a gang's that leaves, or left, with these pods.
-func (d *Driver) partingOf(g *gang, pods []*pod) succession.Parting {
-	return succession.Of(g.key, objectsOf(pods), d.now)
+func (d *Driver) partingOf(g *gang.Gang, pods []*gang.Pod) succession.Parting {
+	return succession.Of(g.Key, gang.Objects(pods), d.now)
 }
 
 // departs notes whose pods a gang that is told to leave has, and why it leaves.
-func (d *Driver) departs(g *gang, a *engine.Action) {
-	g.parting = succession.Parting{}
-	if g.of != "" || a.Reason != engine.Preempted && a.Reason != engine.NodeLost && a.Reason != engine.WasCancelled {
+func (d *Driver) departs(g *gang.Gang, a *engine.Action) {
+	g.Parting = succession.Parting{}
+	if g.Of != "" || a.Reason != engine.Preempted && a.Reason != engine.NodeLost && a.Reason != engine.WasCancelled {
 		return
 	}
-	if pods := g.seated(); len(pods) > 0 {
-		g.parting = d.partingOf(g, pods)
+	if pods := g.Seated(); len(pods) > 0 {
+		g.Parting = d.partingOf(g, pods)
 	}
 }
 
@@ -45,8 +46,8 @@ func (d *Driver) leaveTo(p succession.Parting, id cluster.JobID, spec *cluster.J
 
 // inherit gives a gang that gathers what one before it left, if these pods were made in
 // place of that one's, or carry it themselves.
-func (d *Driver) inherit(g *gang, pods []*pod) {
-	if g.inheritance != nil || g.of != "" || len(pods) == 0 {
+func (d *Driver) inherit(g *gang.Gang, pods []*gang.Pod) {
+	if g.Inheritance != nil || g.Of != "" || len(pods) == 0 {
 		return
 	}
 	var said *plans.Before
@@ -60,18 +61,18 @@ func (d *Driver) inherit(g *gang, pods []*pod) {
 	if now.Owner == "" {
 		return
 	}
-	g.inheritance = d.inheritances.Take(now.Owner, objectsOf(pods))
+	g.Inheritance = d.inheritances.Take(now.Owner, gang.Objects(pods))
 	switch {
-	case g.inheritance != nil:
+	case g.Inheritance != nil:
 		d.carry(g, pods[0].Obj)
 	case said != nil:
-		g.inheritance = &succession.Inheritance{Parting: now, At: d.now, Carried: true, Before: *said}
+		g.Inheritance = &succession.Inheritance{Parting: now, At: d.now, Carried: true, Before: *said}
 	}
 }
 
 // carry writes to a pod what its gang inherited.
-func (d *Driver) carry(g *gang, obj *v1.Pod) {
-	d.noteFor(obj, AnnotationBefore, g.inheritance.Text())
+func (d *Driver) carry(g *gang.Gang, obj *v1.Pod) {
+	d.noteFor(obj, AnnotationBefore, g.Inheritance.Text())
 }
 
 // noteFor writes to a pod that waits what the scheduler's successor is to know.
@@ -86,8 +87,8 @@ func (d *Driver) noteFor(obj *v1.Pod, annotation, text string) {
 
 // goOn makes a gang's job go on as the one before it. What pods carry is not believed so far
 // that they would be older than what makes them.
-func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Carryover {
-	l := g.inheritance
+func (d *Driver) goOn(g *gang.Gang, first *v1.Pod, spec *cluster.Job) *engine.Carryover {
+	l := g.Inheritance
 	if l == nil {
 		return nil
 	}
@@ -102,13 +103,4 @@ func (d *Driver) goOn(g *gang, first *v1.Pod, spec *cluster.Job) *engine.Carryov
 	}
 	spec.Submit = min(spec.Submit, submit)
 	return &l.Carryover
-}
-
-// beforeStart is what a gang that starts now was given before; nil: nothing.
-func (g *gang) beforeStart(e *engine.Engine) *plans.Before {
-	b := e.Carryover(g.id, e.Now())
-	if b == nil || b.Ran == 0 {
-		return nil
-	}
-	return &plans.Before{Carryover: *b, Submit: g.spec.Submit, Work: g.inheritance.KnownWork()}
 }

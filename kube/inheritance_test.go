@@ -28,8 +28,8 @@ func (b *bench) record(d *Driver, name string) (r *engine.JobRecord) {
 	b.Helper()
 	b.look(d, func() {
 		for _, g := range d.gangs {
-			if g.name == "default/"+name && g.spec != nil {
-				r = d.eng.Record(g.id)
+			if g.Name == "default/"+name && g.Spec != nil {
+				r = d.eng.Record(g.Job)
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
@@ -114,18 +115,18 @@ func TestIsolation(t *testing.T) {
 			p := d.pods["p"]
 			open := *p
 			d.settleOn(&open, gpus.Kind{}) // of several sizes of replicas it was given one
-			if got := strings.Join(ordered(d, d.nodesFor([]*pod{&open}).Names), " "); c.on != "" && got != c.on {
-				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.gang.refused)
+			if got := strings.Join(ordered(d, d.nodesFor([]*gang.Pod{&open}).Names), " "); c.on != "" && got != c.on {
+				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.Gang.Refused)
 			}
 			if c.on != "" && c.asks != ofSlice &&
-				(p.assumed == "" || !strings.Contains(" "+c.on+" ", " "+p.assumed+" ")) {
-				t.Errorf("it is on %q: %s", p.assumed, p.gang.refused)
+				(p.Assumed == "" || !strings.Contains(" "+c.on+" ", " "+p.Assumed+" ")) {
+				t.Errorf("it is on %q: %s", p.Assumed, p.Gang.Refused)
 			}
-			if c.on == "" && (p.assumed != "" || !strings.Contains(p.gang.refused, c.why) ||
-				!strings.Contains(p.gang.refused,
+			if c.on == "" && (p.Assumed != "" || !strings.Contains(p.Gang.Refused, c.why) ||
+				!strings.Contains(p.Gang.Refused,
 					"there are nvidia.com/gpu by time-slicing, 1 of 4 of a GPU with 4096 MiB (nodes: 1); "+
 						"nvidia.com/gpu with 15360 MiB (nodes: 1); nvidia.com/gpu with 81920 MiB (nodes: 1); nvidia.com/gpu.shared by mps, 1 of 10 of a GPU with 8192 MiB (nodes: 1)")) {
-				t.Errorf("it is on %q: %s", p.assumed, p.gang.refused)
+				t.Errorf("it is on %q: %s", p.Assumed, p.Gang.Refused)
 			}
 		})
 	}
@@ -156,8 +157,8 @@ func TestWantErrors(t *testing.T) {
 		d, _ := still(t, 1)
 		d.podChanged(wanting("p", "nvidia.com/gpu", says))
 		steps(t, d)
-		if p := d.pods["p"]; p.assumed != "" || !strings.Contains(p.gang.refused, want) {
-			t.Errorf("%s: on %q: %q", says, p.assumed, p.gang.refused)
+		if p := d.pods["p"]; p.Assumed != "" || !strings.Contains(p.Gang.Refused, want) {
+			t.Errorf("%s: on %q: %q", says, p.Assumed, p.Gang.Refused)
 		}
 	}
 }
@@ -172,28 +173,28 @@ func TestMemoryEnforced(t *testing.T) {
 	for i := range 4 {
 		d.podChanged(wanting(fmt.Sprintf("filler-%d", i), "nvidia.com/gpu.shared", "gpu-memory=20GiB"))
 		steps(t, d)
-		if on := d.pods[types.UID(fmt.Sprintf("filler-%d", i))].assumed; on != "mps" {
+		if on := d.pods[types.UID(fmt.Sprintf("filler-%d", i))].Assumed; on != "mps" {
 			t.Fatalf("pod %d is on %s", i, on)
 		}
 	}
 	d.podChanged(wanting("next", "nvidia.com/gpu.shared", "gpu-memory=20GiB"))
 	d.podChanged(wanting("strict", "nvidia.com/gpu.shared", "gpu-memory=20GiB", "isolation=memory"))
 	steps(t, d)
-	if on := d.pods["next"].assumed; on != "turns" {
+	if on := d.pods["next"].Assumed; on != "turns" {
 		t.Errorf("the one that takes what is only declared is on %q", on)
 	}
-	if p := d.pods["strict"]; p.assumed != "" || p.gang.phase != waiting {
-		t.Errorf("the one that does not is on %q: %s", p.assumed, p.gang.refused)
+	if p := d.pods["strict"]; p.Assumed != "" || p.Gang.Phase != gang.Waiting {
+		t.Errorf("the one that does not is on %q: %s", p.Assumed, p.Gang.Refused)
 	}
-	if got, want := d.sharingOf(d.pods["next"].gang),
+	if got, want := d.sharingOf(d.pods["next"].Gang),
 		"a replica by time-slicing, 1 of 4 of a GPU (20480 MiB): declared only: neither memory nor compute is enforced, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["filler-0"].gang),
+	if got, want := d.sharingOf(d.pods["filler-0"].Gang),
 		"a replica by mps, 1 of 4 of a GPU (20480 MiB): enforced: memory by MPS; compute by MPS, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["strict"].gang),
+	if got, want := d.sharingOf(d.pods["strict"].Gang),
 		"what is enough for isolation memory, 20480 MiB of GPU memory on 1 of 8 nodes"; got != want {
 		t.Errorf("it gets %q", got)
 	}

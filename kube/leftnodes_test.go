@@ -17,9 +17,9 @@ func TestNodesLeave(t *testing.T) {
 	const many = 16 // nodes that left are forgotten at once
 	for i := range pods {
 		p := w.pods[pods[i].UID]
-		w.bound(p.gang, p, p.gang.run, p.assumed, nil)
+		w.bound(p.Gang, p, p.Gang.Run, p.Assumed, nil)
 		pods[i] = pods[i].DeepCopy()
-		pods[i].Spec.NodeName = p.node
+		pods[i].Spec.NodeName = p.Node
 		w.podChanged(pods[i])
 	}
 	w.settleDown(t)

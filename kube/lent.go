@@ -9,6 +9,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -44,68 +45,41 @@ func (d *Driver) lenderEvents() []engine.Event {
 	var list []loans.Gang
 	for _, id := range slices.Sorted(maps.Keys(d.byID)) {
 		g := d.byID[id]
-		if spec := d.eng.Spec(id); spec != nil && len(g.pods) > 0 {
-			list = append(list, loans.Gang{Spec: spec, Service: d.opt.lender(g.sorted()[0].Obj)})
+		if spec := d.eng.Spec(id); spec != nil && len(g.Pods) > 0 {
+			list = append(list, loans.Gang{Spec: spec, Service: d.opt.lender(g.Sorted()[0].Obj)})
 		}
 	}
-	return loans.ServiceEvents(d.opt.Lenders.Lending(), list, func(spec *cluster.Job) { d.byID[spec.ID].spec = spec })
+	return loans.ServiceEvents(d.opt.Lenders.Lending(), list, func(spec *cluster.Job) { d.byID[spec.ID].Spec = spec })
 }
 
 // askBack notes that a gang leaves for a replica of a service, and returns how long the gang has, of the grace of its
 // tier.
 func (d *Driver) askBack(a *engine.Action) time.Duration {
 	replica := d.byID[a.For]
-	if d.opt.Lenders == nil || replica == nil || len(replica.pods) == 0 {
+	if d.opt.Lenders == nil || replica == nil || len(replica.Pods) == 0 {
 		return a.Grace
 	}
-	pod := replica.sorted()[0].Obj
+	pod := replica.Sorted()[0].Obj
 	within := d.opt.Lenders.Within(pod)
 	if within == 0 {
 		return a.Grace
 	}
-	if replica.askedSince(&d.opt, pod).IsZero() {
-		replica.askedBack = d.opt.Now()
-		d.noteFor(pod, terms.AnnotationAsked, replica.askedBack.Format(time.RFC3339Nano))
+	if replica.AskedSince(pod, d.opt.Seal, d.opt.Now()).IsZero() {
+		replica.AskedBack = d.opt.Now()
+		d.noteFor(pod, terms.AnnotationAsked, replica.AskedBack.Format(time.RFC3339Nano))
 	}
 	return min(a.Grace, max(within-returnMargin, time.Second))
 }
 
-// askedSince is when others were first told to make room for a gang, perhaps by a scheduler before this one; zero: none
-// was, or what they made is counted.
-func (g *gang) askedSince(opt *Options, first *v1.Pod) time.Time {
-	if g.askedBack.IsZero() && !g.hasBack && opt.Seal.Holds(first, terms.AnnotationAsked) {
-		text := first.Annotations[terms.AnnotationAsked]
-		counted := first.Annotations[terms.AnnotationReturned] == text &&
-			opt.Seal.Holds(first, terms.AnnotationReturned)
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if now := opt.Now(); err == nil && at.Before(now) && !counted {
-			g.askedBack = at
-		}
-	}
-	return g.askedBack
-}
-
 // returned notes that a gang has its place since a time.
-func (d *Driver) returned(g *gang, at time.Time) {
-	if d.opt.Lenders == nil || len(g.pods) == 0 {
+func (d *Driver) returned(g *gang.Gang, at time.Time) {
+	if d.opt.Lenders == nil || len(g.Pods) == 0 {
 		return
 	}
-	first := g.sorted()[0].Obj
-	if since := g.askedSince(&d.opt, first); !since.IsZero() {
+	first := g.Sorted()[0].Obj
+	if since := g.AskedSince(first, d.opt.Seal, d.opt.Now()); !since.IsZero() {
 		d.opt.Lenders.Returned(first, max(0, at.Sub(since)))
 		d.noteFor(first, terms.AnnotationReturned, since.Format(time.RFC3339Nano))
 	}
-	g.askedBack, g.hasBack = time.Time{}, true
-}
-
-// boundAt is when a gang that was found bound had its place, as one of its pods says; else now.
-func (g *gang) boundAt(now time.Time) time.Time {
-	for _, p := range g.pods {
-		for _, c := range p.Obj.Status.Conditions {
-			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && !c.LastTransitionTime.IsZero() {
-				now = c.LastTransitionTime.Time
-			}
-		}
-	}
-	return now
+	g.AskedBack, g.HasBack = time.Time{}, true
 }

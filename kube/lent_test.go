@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/fakekube"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 	"github.com/muster-gpu/muster/kube/write"
@@ -50,7 +51,7 @@ func (p *promising) Returned(_ *v1.Pod, took time.Duration) { p.took = append(p.
 // also by a scheduler that begins in between; it believes only what a scheduler wrote.
 func TestReturnOverRestart(t *testing.T) {
 	now := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	scheduler := func(obj *v1.Pod) (*Driver, *gang, *promising, *string) {
+	scheduler := func(obj *v1.Pod) (*Driver, *gang.Gang, *promising, *string) {
 		d, _ := still(t, 1, obj)
 		var written string
 		client := fakekube.New()
@@ -63,11 +64,11 @@ func TestReturnOverRestart(t *testing.T) {
 		d.opt.Lenders, d.opt.Seal = service, []byte("key")
 		d.opt.Now = func() time.Time { return now }
 		d.writer = write.New(write.Options{Client: client, Log: d.opt.Log, Loop: d.inbox.Put}) // without the binding
-		return d, d.pods[pidOf(d, "a")].gang, service, &written
+		return d, d.pods[pidOf(d, "a")].Gang, service, &written
 	}
 	obj := controlplane.Pod("a", 1, nil)
 	d, g, _, written := scheduler(obj)
-	leave := &engine.Action{Type: engine.Preempt, Job: cluster.NoJob, For: g.id, Grace: time.Minute}
+	leave := &engine.Action{Type: engine.Preempt, Job: cluster.NoJob, For: g.Job, Grace: time.Minute}
 	if grace := d.askBack(leave); grace != 18*time.Second {
 		t.Errorf("the gang that leaves has %v", grace)
 	}
@@ -84,7 +85,7 @@ func TestReturnOverRestart(t *testing.T) {
 	obj = obj.DeepCopy()
 	obj.Annotations = patch.Metadata.Annotations
 	d, g, service, written := scheduler(obj)
-	leave.For = g.id
+	leave.For = g.Job
 	d.askBack(leave) // another one
 	now = now.Add(2 * time.Second)
 	d.returned(g, now)
@@ -164,7 +165,7 @@ func TestLenders(t *testing.T) {
 	d.lenders = true
 	steps(t, d)
 	if l := d.eng.Common().Lenders; len(l) != 1 || l[0].Replica.GPUs() != 4 ||
-		d.eng.Spec(d.pods[pidOf(d, "chat")].gang.id).Service != "chat" {
+		d.eng.Spec(d.pods[pidOf(d, "chat")].Gang.Job).Service != "chat" {
 		t.Fatalf("the engine knows %+v", l)
 	}
 	more := []*v1.Pod{pod("standard", "standard", 1), pod("lowest", "best-effort", 2), pod("chat", "critical", 4)}
@@ -173,9 +174,9 @@ func TestLenders(t *testing.T) {
 		p.Name += "-more"
 		d.podChanged(p)
 		steps(t, d)
-		g := d.pods[p.UID].gang
-		if waits := d.eng.Record(g.id).State == engine.Pending; waits != (i == 0) {
-			t.Errorf("%s: waits %v, %v", p.Name, waits, d.eng.Why(g.id).Blockers)
+		g := d.pods[p.UID].Gang
+		if waits := d.eng.Record(g.Job).State == engine.Pending; waits != (i == 0) {
+			t.Errorf("%s: waits %v, %v", p.Name, waits, d.eng.Why(g.Job).Blockers)
 		}
 	}
 }

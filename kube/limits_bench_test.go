@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // BenchmarkLimits is what it costs to find what 2,000 nodes with 8,000 pods take of one pod, by what that asks for.
@@ -40,7 +41,7 @@ func BenchmarkLimits(b *testing.B) {
 			obj.UID, obj.Labels = "one", app
 			ask(obj)
 			d.podChanged(obj)
-			pods := []*pod{d.pods["one"]}
+			pods := []*gang.Pod{d.pods["one"]}
 			for b.Loop() {
 				d.nodes.World.Changed()
 				d.limitsOf(pods, false, true)

@@ -1,11 +1,8 @@
 package kube
 
 import (
-	"slices"
-
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/loans"
-	"github.com/muster-gpu/muster/kube/places"
 )
 
 // Loan is nodes that are lent (package kube/loans).
@@ -42,9 +39,4 @@ func (d *Driver) closed(a *engine.Action) string {
 		}
 	}
 	return ""
-}
-
-// goesBack reports whether a gang has to leave because its node is given back.
-func (g *gang) goesBack(e *engine.Engine) bool {
-	return slices.ContainsFunc(g.places, func(s places.Place) bool { return e.IsGivenBack(s.Node) })
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/show"
 )
@@ -37,10 +38,10 @@ func (d *Driver) see() *look.Sight {
 	l := &sight
 	l.Queues, l.Links = d.eng.QueueUse(), driver.Links(d.eng)
 	for _, g := range d.gangs {
-		if g.book.Number == 0 || g.book.Over && g.asks() {
+		if g.Book.Number == 0 || g.Book.Over && g.Asks() {
 			d.note(g, now)
 		}
-		if g.phase >= waiting || !g.book.Over && g.asks() {
+		if g.Phase >= gang.Waiting || !g.Book.Over && g.Asks() {
 			l.Rows = append(l.Rows, d.rowOf(g))
 		}
 	}
@@ -51,46 +52,47 @@ func (d *Driver) see() *look.Sight {
 }
 
 // rowOf is a gang as it is now.
-func (d *Driver) rowOf(g *gang) *look.Row {
-	r := g.book.AsRow()
-	r.Key, r.Name, r.Expected, r.End = g.key, g.name, cluster.Never, g.expectedEnd(d.eng, d.now)
-	r.Reason = d.besides(g, g.refused)
+func (d *Driver) rowOf(g *gang.Gang) *look.Row {
+	r := g.Book.AsRow()
+	r.Key, r.Name, r.Expected, r.End = g.Key, g.Name, cluster.Never, g.ExpectedEnd(d.eng, d.now)
+	r.Reason = d.besides(g, g.Refused)
 	r.Progress, r.Metrics, r.Steps, r.Samples = g.Last, g.Metrics, g.Pace.Steps, g.Pace.Sample
-	r.User, _, _ = strings.Cut(g.name, "/")
-	if a := g.answer(d.eng); a != engine.DeadlineUnanswered {
+	r.User, _, _ = strings.Cut(g.Name, "/")
+	if a := g.Answer(d.eng); a != engine.DeadlineUnanswered {
 		r.Promise, r.Answer = answers[a], a.String()
 	}
 	if r.Spec == nil {
 		r.Spec = d.sketch(g)
 	}
-	switch g.phase {
-	case gathering:
+	switch g.Phase {
+	case gang.Gathering:
 		r.State = show.StatePending
-	case waiting:
-		r.State, r.Reason = show.StatePending, g.told.Text()
-	case starting, unwinding:
-		if r.State = show.StateStarting; g.waking {
-			r.Reason = g.told.Text()
+	case gang.Waiting:
+		r.State, r.Reason = show.StatePending, g.Told.Text()
+	case gang.Starting, gang.Unwinding:
+		if r.State = show.StateStarting; g.Waking {
+			r.Reason = g.Told.Text()
 		}
-	case running:
+	case gang.Running:
 		r.State, r.Reason = show.StateRunning, ""
-	case stopping:
+	case gang.Stopping:
 		r.State, r.Reason = show.StateStopping, "told to leave for others"
-		if g.relocation != nil {
-			r.Reason = g.relocation.Text()
+		if g.Relocation != nil {
+			r.Reason = g.Relocation.Text()
 		}
-	case moving:
-		r.State, r.Reason = show.StateStarting, g.relocation.Text()
+	case gang.Moving:
+		r.State, r.Reason = show.StateStarting, g.Relocation.Text()
 	}
 	return r
 }
 
 // sketch is what is known of a gang that was never submitted.
-func (d *Driver) sketch(g *gang) *cluster.Job {
-	j := &cluster.Job{Name: g.name, Tier: cluster.Standard}
-	if pods := g.sorted(); len(pods) > 0 {
-		j.User, j.Queue, j.Priority, j.Tasks = pods[0].Obj.Namespace, d.queueOf(g, pods[0].Obj), priority(pods[0].Obj),
-			taskSets(pods)
+func (d *Driver) sketch(g *gang.Gang) *cluster.Job {
+	j := &cluster.Job{Name: g.Name, Tier: cluster.Standard}
+	if pods := g.Sorted(); len(pods) > 0 {
+		first := pods[0].Obj
+		j.User, j.Queue, j.Priority, j.Tasks = first.Namespace, d.queueOf(g, first), gang.Priority(first),
+			gang.TaskSets(pods)
 	}
 	return j
 }
@@ -108,12 +110,12 @@ func (d *Driver) seeLine(l *look.Sight) {
 	}
 	for i, w := range d.eng.Line(ahead) {
 		g := d.byID[w.Job]
-		if g == nil || rows[g.book.Number] == nil {
+		if g == nil || rows[g.Book.Number] == nil {
 			continue
 		}
-		r := rows[g.book.Number]
+		r := rows[g.Book.Number]
 		r.Position, r.Expected = i+1, w.Expected
-		if r.Reason == "" && g.phase == waiting && why > 0 {
+		if r.Reason == "" && g.Phase == gang.Waiting && why > 0 {
 			why--
 			r.Reason, _ = d.why(g, l.At)
 		}
@@ -137,7 +139,7 @@ func (d *Driver) seeNodes(l *look.Sight) {
 		if g := d.byID[b.Job]; g != nil {
 			for _, a := range b.Allocs {
 				l.Nodes[a.Node].Holders = append(l.Nodes[a.Node].Holders,
-					look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.book.Number})
+					look.Holder{GPUs: a.GPUs, Share: a.Share, Number: g.Book.Number})
 			}
 		}
 	}
@@ -147,9 +149,9 @@ func (d *Driver) seeNodes(l *look.Sight) {
 }
 
 // find finds a gang that is not over, by number; it runs on the loop.
-func (d *Driver) find(number int) *gang {
+func (d *Driver) find(number int) *gang.Gang {
 	for _, g := range d.gangs {
-		if g.book.Number == number && (g.phase >= waiting || !g.book.Over) {
+		if g.Book.Number == number && (g.Phase >= gang.Waiting || !g.Book.Over) {
 			return g
 		}
 	}

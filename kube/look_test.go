@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -100,11 +101,11 @@ func TestBook(t *testing.T) {
 			t.Fatalf("%q, not %q", got, want)
 		}
 	}
-	bound := func(g *gang) {
-		for _, p := range g.pods {
-			for _, s := range g.places {
+	bound := func(g *gang.Gang) {
+		for _, p := range g.Pods {
+			for _, s := range g.Places {
 				if s.Pod == p.Obj.UID {
-					p.node, p.binding = s.Node, false
+					p.Node, p.Binding = s.Node, false
 				}
 			}
 		}
@@ -223,7 +224,7 @@ func TestRefusedApart(t *testing.T) {
 		if once(t, d) {
 			t.Fatalf("with %d of them the scheduler does not come to rest", i+1)
 		}
-		if g := d.pods[p.UID].gang; g.refused == "" {
+		if g := d.pods[p.UID].Gang; g.Refused == "" {
 			t.Errorf("%s does not say why it waits", p.Name)
 		}
 	}
@@ -236,7 +237,7 @@ func TestOverdrawn(t *testing.T) {
 	if on := d.places("has"); on["n0000"] != 1 {
 		t.Fatalf("it is on %v", on)
 	}
-	id := d.pods["has"].gang.id
+	id := d.pods["has"].Gang.Job
 	d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: id, Reason: engine.Completed}) // a lie
 	steps(t, d)
 	life := d.life.count

@@ -17,6 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
 )
@@ -269,8 +270,8 @@ func TestMIGDismiss(t *testing.T) {
 		h := partitionHand(t, migRule(), migNodeOf(nil, nil))
 		h.come(controlplane.Pod("low", 2, map[string]string{LabelTier: "best-effort"}))
 		low := h.pods["low"]
-		low.node, low.binding = "n1", false // bound
-		h.agenda.touch(low.gang)
+		low.Node, low.Binding = "n1", false // bound
+		h.agenda.touch(low.Gang)
 		closed := migNodeOf(map[string]string{mig.Label: mig.Closed},
 			&mig.Note{By: "muster", Config: "all-1g.10gb", From: "all-disabled",
 				Since: h.now.UTC(), For: []string{"default/wanted"}, Tier: "standard", GPUs: 2,
@@ -280,12 +281,12 @@ func TestMIGDismiss(t *testing.T) {
 		if h.come(); c.waits != "" {
 			h.come(migGang(c.waits, 14, "1g.10gb", map[string]string{LabelTier: c.tier})...)
 		}
-		if g := low.gang; g.phase != running || h.nodes.CountUsers("n1") == 0 {
-			t.Fatalf("%s: it does not run: %v", c.name, g.phase)
+		if g := low.Gang; g.Phase != gang.Running || h.nodes.CountUsers("n1") == 0 {
+			t.Fatalf("%s: it does not run: %v", c.name, g.Phase)
 		}
 		h.now = h.now.Add(time.Hour)
 		h.migRound(h.clock())
-		if gone := h.pods["low"].gang.leaves != ""; gone != c.gone || h.nodes.Node("n1").MIG.Step() != c.step {
+		if gone := h.pods["low"].Gang.Leaves != ""; gone != c.gone || h.nodes.Node("n1").MIG.Step() != c.step {
 			t.Errorf("%s: preempted %v, n1 is %q", c.name, gone, h.nodes.Node("n1").MIG.Step())
 		}
 	}
@@ -354,7 +355,7 @@ func BenchmarkMIGLook(b *testing.B) {
 	*now = now.Add(time.Hour)
 	for b.Loop() {
 		for _, g := range d.gangs {
-			g.mig = mig.Gang{}
+			g.MIG = mig.Gang{}
 		}
 		d.lookMIG(d.clock())
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 )
@@ -42,14 +43,14 @@ func (d *Driver) lookMIG(now cluster.Time) {
 	for _, p := range d.nodes.MIG.Look(&mig.View{Cluster: migView{d}, Now: now, Order: d.nodes.Order(), Engine: d.eng,
 		Seq: d.seq, Spec: d.cfg.Spec, All: loans.Everywhere}) {
 		g := d.gangs[p.Gang]
-		g.leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
-		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
+		g.Leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
+		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.Job})
 	}
 }
 
 // besides adds to what a gang waits for which nodes are being partitioned for it.
-func (d *Driver) besides(g *gang, text string) string {
-	more := d.nodes.MIG.Told(g.name, d.nodes.CountUsers)
+func (d *Driver) besides(g *gang.Gang, text string) string {
+	more := d.nodes.MIG.Told(g.Name, d.nodes.CountUsers)
 	switch {
 	case more == "":
 		return text

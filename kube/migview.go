@@ -10,6 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/power"
@@ -31,17 +32,17 @@ func (v migView) UserCount(name string) int { return v.d.nodes.CountUsers(name) 
 func (v migView) Users(name string) (list []mig.User) {
 	d := v.d
 	for _, q := range d.nodes.Users(name) {
-		p := q.Record.(*pod)
+		p := q.Record.(*gang.Pod)
 		u := mig.User{Ends: cluster.Never, Endless: p.Obj.Spec.RestartPolicy == v1.RestartPolicyAlways}
-		if g := p.gang; g != nil {
-			u.Gang, u.Leaves, u.Endless = g.key, p.leaves(), g.kind == cluster.Service
+		if g := p.Gang; g != nil {
+			u.Gang, u.Leaves, u.Endless = g.Key, p.Leaves(), g.Kind == cluster.Service
 			u.Goes = func(tier cluster.Tier) bool { return d.goes(g, tier) }
 			u.Lost = func() time.Duration { return d.lostBy(g) }
-			if g.spec != nil {
-				u.GPUs = g.spec.GPUs()
+			if g.Spec != nil {
+				u.GPUs = g.Spec.GPUs()
 			}
-			if g.spec != nil && g.spec.Estimate > 0 && g.book.Started > 0 {
-				u.Ends = g.book.Started.Add(g.spec.Estimate)
+			if g.Spec != nil && g.Spec.Estimate > 0 && g.Book.Started > 0 {
+				u.Ends = g.Book.Started.Add(g.Spec.Estimate)
 			}
 		}
 		list = append(list, u)
@@ -50,9 +51,9 @@ func (v migView) Users(name string) (list []mig.User) {
 }
 
 // lostBy is how much of its work a running gang would lose now: what came after it was saved last.
-func (d *Driver) lostBy(g *gang) time.Duration {
-	ran := max(0, d.now.Sub(g.book.Started))
-	if pods := g.sorted(); len(pods) > 0 {
+func (d *Driver) lostBy(g *gang.Gang) time.Duration {
+	ran := max(0, d.now.Sub(g.Book.Started))
+	if pods := g.Sorted(); len(pods) > 0 {
 		if t, err := d.terms(g, pods[0].Obj); err == nil && t.Saves > 0 {
 			return ran % t.Saves
 		}
@@ -62,7 +63,7 @@ func (d *Driver) lostBy(g *gang) time.Duration {
 
 func (v migView) AnyWaiting(is func(g *mig.Gang, since cluster.Time) bool) bool {
 	for _, g := range v.d.gangs {
-		if g.waits() && is(&g.mig, g.book.WaitingSince) {
+		if g.Waits() && is(&g.MIG, g.Book.WaitingSince) {
 			return true
 		}
 	}
@@ -73,13 +74,13 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 	d, id := v.d, v.d.next
 	for _, key := range slices.Sorted(maps.Keys(d.gangs)) {
 		g := d.gangs[key]
-		w := &mig.Waiter{Gang: &g.mig, Name: g.name, Job: g.spec, Since: g.book.WaitingSince}
-		var pods []*pod
+		w := &mig.Waiter{Gang: &g.MIG, Name: g.Name, Job: g.Spec, Since: g.Book.WaitingSince}
+		var pods []*gang.Pod
 		switch {
-		case g.phase == waiting:
-			pods = g.submitted()
-		case g.phase == gathering && g.refused != "" && g.asks() && g.of == "" && g.retry <= d.now &&
-			len(g.rivals) == 0:
+		case g.Phase == gang.Waiting:
+			pods = g.Submitted()
+		case g.Phase == gang.Gathering && g.Refused != "" && g.Asks() && g.Of == "" && g.Retry <= d.now &&
+			len(g.Rivals) == 0:
 			if w.Job, pods = d.wouldBe(g); w.Job != nil {
 				w.Outside, w.Job.ID = true, id
 				id++
@@ -88,7 +89,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		if len(pods) == 0 {
 			continue
 		}
-		distinct := nodes.Distinct(onNodes(pods))
+		distinct := nodes.Distinct(gang.OnNodes(pods))
 		asked := nodes.Asked(distinct)
 		for _, p := range distinct {
 			w.Kind += p.Signature + "\n"
@@ -96,7 +97,9 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		w.Suits = func() []string { return d.nodesFor(pods).Names }
 		w.SuitsAs = func(obj *v1.Node) bool { return d.fit.Unsuitable(asked, obj) == "" }
 		w.MayBeOn = func(obj *v1.Node) bool {
-			return !slices.ContainsFunc(pods, func(p *pod) bool { return d.fit.Suits(&fit.Pod{Obj: p.Obj}, obj) != "" })
+			return !slices.ContainsFunc(pods, func(p *gang.Pod) bool {
+				return d.fit.Suits(&fit.Pod{Obj: p.Obj}, obj) != ""
+			})
 		}
 		list = append(list, w)
 	}
@@ -104,8 +107,8 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 }
 
 // wouldBe is the job of a gang that no node suits as it is; nil: it waits for something else.
-func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
-	m, err := g.need()
+func (d *Driver) wouldBe(g *gang.Gang) (*cluster.Job, []*gang.Pod) {
+	m, err := g.Need()
 	if err != nil {
 		return nil, nil
 	}
@@ -118,7 +121,7 @@ func (d *Driver) wouldBe(g *gang) (*cluster.Job, []*pod) {
 		return nil, nil
 	}
 	// it is not for want of a node, nor was it rejected
-	if g.refusedIn != d.refusalEpoch && d.nodesFor(need).Why == "" {
+	if g.RefusedIn != d.refusalEpoch && d.nodesFor(need).Why == "" {
 		return nil, nil
 	}
 	l := d.limitsOf(need, false, true)

@@ -3,11 +3,11 @@ package kube
 import (
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
@@ -25,27 +25,27 @@ import (
 // as the largest of these, so that the engine may choose how many there are. What
 // has places of its own - a volume claim, an even spread, a replica of a shared GPU
 // - follows one by one.
-func (d *Driver) startingPods(g *gang, m *gangs.Membership) (need, more []*pod, lacks string) {
-	ready := g.ready()
-	need, lacks = pick(m, ready)
-	if !m.Open || g.of != "" || g.narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
+func (d *Driver) startingPods(g *gang.Gang, m *gangs.Membership) (need, more []*gang.Pod, lacks string) {
+	ready := g.Ready()
+	need, lacks = gang.Pick(m, ready)
+	if !m.Open || g.Of != "" || g.Narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
 		return need, nil, lacks
 	}
-	largest, needed := taskSets(need)[0].Request, map[*pod]bool{}
-	var like []*pod
+	largest, needed := gang.TaskSets(need)[0].Request, map[*gang.Pod]bool{}
+	var like []*gang.Pod
 	for _, p := range need {
 		if needed[p] = true; p.Request == largest &&
-			!slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
+			!slices.ContainsFunc(like, func(q *gang.Pod) bool { return d.alike(p, q) }) {
 			like = append(like, p)
 		}
 	}
 	for _, p := range ready {
 		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.Request == largest &&
-			slices.ContainsFunc(like, func(q *pod) bool { return d.alike(p, q) }) {
+			slices.ContainsFunc(like, func(q *gang.Pod) bool { return d.alike(p, q) }) {
 			more = append(more, p)
 		}
 	}
-	if len(more) > 0 && d.claims.Shared(neighboursOf(slices.Concat(need, more))) {
+	if len(more) > 0 && d.claims.Shared(gang.Neighbours(slices.Concat(need, more))) {
 		more = nil
 	}
 	return need, more, lacks
@@ -53,65 +53,16 @@ func (d *Driver) startingPods(g *gang, m *gangs.Membership) (need, more []*pod, 
 
 // alike reports whether two pods of a gang that ask for the same can go wherever
 // the other can.
-func (d *Driver) alike(p, q *pod) bool {
+func (d *Driver) alike(p, q *gang.Pod) bool {
 	return p.Base == q.Base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
-}
-
-// makeElastic makes the job of a gang elastic that can do without so many of its pods. On
-// nodes that it only likes better than others it is looked for places as a whole.
-func (g *gang) makeElastic(spec *cluster.Job, more int) {
-	if n := spec.Tasks[0].Count; more > 0 && !g.search.IsNarrow() {
-		spec.Elastic = cluster.Elastic{Min: n - more, Max: n}
-	}
-}
-
-// asSubmitted reports whether the engine has a waiting gang with these pods. While
-// others leave for it, those that came since do not count: they follow it.
-func (g *gang) asSubmitted(e *engine.Engine, need, more []*pod) bool {
-	if slices.Equal(uids(slices.Concat(need, more)), g.members) {
-		return true
-	}
-	r := e.Record(g.id)
-	if r == nil || r.State != engine.Placed || len(need) != len(g.members)-len(g.more) {
-		return false
-	}
-	return !slices.ContainsFunc(need, func(p *pod) bool {
-		return !slices.Contains(g.members, p.Obj.UID) || slices.Contains(g.more, p.Obj.UID)
-	})
-}
-
-// starters are the pods that a gang starts with as the engine placed it - those
-// that it needs, and those that are beyond - and its job with no more than these.
-func (g *gang) starters(a *engine.Action) (need, beyond []*pod, spec *cluster.Job) {
-	for _, p := range g.submitted() {
-		if !slices.Contains(g.more, p.Obj.UID) {
-			need = append(need, p)
-		}
-	}
-	room := len(g.more) - len(g.members)
-	for i := range a.Allocs {
-		room += int(a.Allocs[i].Tasks)
-	}
-	for _, uid := range g.more[:max(0, min(room, len(g.more)))] {
-		if p := g.pods[uid]; p != nil {
-			beyond = append(beyond, p)
-		}
-	}
-	if spec = g.spec; len(g.more) > 0 {
-		small := *g.spec
-		small.Elastic, small.Tasks = cluster.Elastic{}, slices.Clone(g.spec.Tasks)
-		small.Tasks[0].Count -= len(g.more) - max(0, room)
-		spec = &small
-	}
-	return need, beyond, spec
 }
 
 // seatAll gives the places of a gang that starts to its pods; false: one that it
 // needs has none.
-func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
-	take := func(s *places.Place, pods []*pod) []*pod {
-		k := slices.IndexFunc(pods, func(p *pod) bool {
-			return p.Request == g.spec.Tasks[s.Set].Request && d.pinned(p, s.Node)
+func (d *Driver) seatAll(g *gang.Gang, need, beyond []*gang.Pod) bool {
+	take := func(s *places.Place, pods []*gang.Pod) []*gang.Pod {
+		k := slices.IndexFunc(pods, func(p *gang.Pod) bool {
+			return p.Request == g.Spec.Tasks[s.Set].Request && d.pinned(p, s.Node)
 		})
 		if k < 0 {
 			return pods
@@ -119,9 +70,9 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 		s.Pod = pods[k].Obj.UID
 		return slices.Delete(pods, k, k+1)
 	}
-	spare := len(g.places) - len(g.members) + len(g.more)
-	for i := range g.places {
-		s := &g.places[i]
+	spare := len(g.Places) - len(g.InJob) + len(g.Optional)
+	for i := range g.Places {
+		s := &g.Places[i]
 		if need = take(s, need); s.Pod != "" {
 			continue
 		}
@@ -134,31 +85,21 @@ func (d *Driver) seatAll(g *gang, need, beyond []*pod) bool {
 	return len(need) == 0
 }
 
-// planText is the plan that the pods carry that a gang needs.
-func (g *gang) planText(p plans.Plan) string {
-	if g.places.HasSurplus() {
-		least, _ := places.Layout{Tasks: g.spec.Tasks, Places: g.places}.Divide(nil)
-		p.Tasks, p.On = least.Tasks, nil
-		least.Places.AddTo(&p)
-	}
-	return p.Text()
-}
-
 // divide makes the gangs that started with more pods than they need gangs of these,
 // when those are bound.
 func (d *Driver) divide(snap *engine.Snapshot) {
 	for i := range snap.Jobs {
 		rec := &snap.Jobs[i]
 		g := d.byID[rec.Spec.ID]
-		if g == nil || g.phase != starting || rec.State != engine.Starting {
+		if g == nil || g.Phase != gang.Starting || rec.State != engine.Starting {
 			continue
 		}
 		if rec.Spec.Elastic != (cluster.Elastic{}) {
-			rec.Spec = g.spec // as it started
+			rec.Spec = g.Spec // as it started
 		}
-		if g.places.HasSurplus() && !slices.ContainsFunc(g.places, func(s places.Place) bool {
-			p := g.pods[s.Pod]
-			return !s.Surplus && (p == nil || p.node == "")
+		if g.Places.HasSurplus() && !slices.ContainsFunc(g.Places, func(s places.Place) bool {
+			p := g.Pods[s.Pod]
+			return !s.Surplus && (p == nil || p.Node == "")
 		}) {
 			snap.Jobs = append(snap.Jobs, d.divideGang(g, rec)...)
 		}
@@ -171,24 +112,14 @@ func (d *Driver) divide(snap *engine.Snapshot) {
 	}
 }
 
-// elastic reports whether the engine takes a gang that started for one that may grow: it
-// got its minimum and no more, and those beyond that follow one by one.
-func (g *gang) elastic(e *engine.Engine) bool {
-	if len(g.more) == 0 {
-		return false
-	}
-	r := e.Record(g.id)
-	return r != nil && r.Spec.Elastic != (cluster.Elastic{})
-}
-
 // divideGang makes each pod beyond a gang's minimum a gang of one, with the place that
 // it got. The place of one that went meanwhile, or that cannot be there after all, is
 // free again.
-func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRecord) {
-	needed, surplus := places.Layout{Tasks: g.spec.Tasks, Places: g.places, Allocs: rec.Allocs}.Divide(d.nodes.Order())
+func (d *Driver) divideGang(g *gang.Gang, rec *engine.JobRecord) (ones []engine.JobRecord) {
+	needed, surplus := places.Layout{Tasks: g.Spec.Tasks, Places: g.Places, Allocs: rec.Allocs}.Divide(d.nodes.Order())
 	for _, s := range surplus {
-		p := g.pods[s.Pod]
-		if !s.Held || p == nil || !p.ready() || d.keptOff(p, s.Node) != "" || d.grant(p, s.Node) != "" {
+		p := g.Pods[s.Pod]
+		if !s.Held || p == nil || !p.Ready() || d.keptOff(p, s.Node) != "" || d.grant(p, s.Node) != "" {
 			continue
 		}
 		one := *rec
@@ -201,29 +132,22 @@ func (d *Driver) divideGang(g *gang, rec *engine.JobRecord) (ones []engine.JobRe
 }
 
 // follow makes a gang of one of a pod that started with its gang, and binds it.
-func (d *Driver) follow(g *gang, p *pod, s places.Place) *cluster.Job {
-	c := gangs.Alone(p.Obj, g.object, g.kind)
-	c.Of = g.key
-	delete(g.pods, p.Obj.UID)
+func (d *Driver) follow(g *gang.Gang, p *gang.Pod, s places.Place) *cluster.Job {
+	c := gangs.Alone(p.Obj, g.Object, g.Kind)
+	c.Of = g.Key
+	delete(g.Pods, p.Obj.UID)
 	w := d.gangFor(c)
-	p.gang, w.pods[p.Obj.UID] = w, p
-	spec := *g.spec
-	spec.ID, spec.Name, spec.Topology, spec.Elastic = d.next, w.name, cluster.Topology{}, cluster.Elastic{}
+	p.Gang, w.Pods[p.Obj.UID] = w, p
+	spec := *g.Spec
+	spec.ID, spec.Name, spec.Topology, spec.Elastic = d.next, w.Name, cluster.Topology{}, cluster.Elastic{}
 	spec.PerNode, spec.NodeLimits, spec.NoPreempt = 0, nil, true
-	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: g.spec.Tasks[s.Set].Request}}
+	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: g.Spec.Tasks[s.Set].Request}}
 	d.next++
-	w.id, w.spec, w.phase, w.members, w.run = spec.ID, &spec, starting, []types.UID{p.Obj.UID}, w.run+1
-	w.places = places.List{{Node: s.Node, Pod: p.Obj.UID}}
-	w.plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.Node, Tasks: 1}}, Alone: true}).Text()
-	w.told.Since(d.now, d.opt.TellAfter)
-	d.byID[w.id] = w
+	w.Job, w.Spec, w.Phase, w.InJob, w.Run = spec.ID, &spec, gang.Starting, []types.UID{p.Obj.UID}, w.Run+1
+	w.Places = places.List{{Node: s.Node, Pod: p.Obj.UID}}
+	w.Plan = (&plans.Plan{Tasks: spec.Tasks, On: []plans.On{{Node: s.Node, Tasks: 1}}, Alone: true}).Text()
+	w.Told.Since(d.now, d.opt.TellAfter)
+	d.byID[w.Job] = w
 	d.bind(w, p, s.Node)
 	return &spec
-}
-
-// neverPreempts reports whether no other has to leave for a gang: it has a preference, comes beyond a minimum, or says
-// so.
-func (g *gang) neverPreempts(first *v1.Pod) bool {
-	return g.search.IsNarrow() || g.of != "" && !g.repair.patch ||
-		first.Spec.PreemptionPolicy != nil && *first.Spec.PreemptionPolicy == v1.PreemptNever
 }

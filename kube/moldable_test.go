@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/plans"
 )
 
@@ -32,7 +33,7 @@ func least(name string, size, min, gpus int, more map[string]string) []*v1.Pod {
 // binding lists the pods of a driver without an API server that are being bound, in order.
 func (d *Driver) nowBinding() (names []string) {
 	for _, p := range d.pods {
-		if p.binding {
+		if p.Binding {
 			names = append(names, p.Obj.Name)
 		}
 	}
@@ -44,8 +45,8 @@ func (d *Driver) nowBinding() (names []string) {
 func (d *Driver) answer(t *testing.T, now *time.Time) {
 	t.Helper()
 	for _, p := range d.pods {
-		if p.binding {
-			d.bound(p.gang, p, p.gang.run, p.assumed, nil)
+		if p.Binding {
+			d.bound(p.Gang, p, p.Gang.Run, p.Assumed, nil)
 		}
 	}
 	*now = now.Add(time.Second)
@@ -68,30 +69,30 @@ func TestMoldable(t *testing.T) {
 	d.answer(t, now)
 	d.come(t, now, append(least("g", 7, 2, 2, nil), controlplane.Pod("other", 2, nil))...)
 	d.expectBinding(t, "g-0", "g-1")
-	g := d.pods["g-0"].gang
-	if r := d.eng.Record(g.id); r.State != engine.Starting || r.Tasks != 6 || len(g.places) != 6 {
-		t.Fatalf("the engine started it with %d tasks, for %d places; there is room for 6", r.Tasks, len(g.places))
+	g := d.pods["g-0"].Gang
+	if r := d.eng.Record(g.Job); r.State != engine.Starting || r.Tasks != 6 || len(g.Places) != 6 {
+		t.Fatalf("the engine started it with %d tasks, for %d places; there is room for 6", r.Tasks, len(g.Places))
 	}
 	d.answer(t, now)
 	d.expectBinding(t, "g-2", "g-3", "g-4", "g-5")
-	if g.phase != running || len(g.places) != 2 || d.eng.Record(g.id).Tasks != 2 || d.singletons[g.key] != 5 {
-		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.phase, len(g.places), d.singletons[g.key])
+	if g.Phase != gang.Running || len(g.Places) != 2 || d.eng.Record(g.Job).Tasks != 2 || d.singletons[g.Key] != 5 {
+		t.Fatalf("the gang is in phase %d with %d places, and %d belong to it", g.Phase, len(g.Places), d.singletons[g.Key])
 	}
 	d.answer(t, now)
 	if p := plans.Of(&v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.plan}}}); p == nil ||
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationPlan: g.Plan}}}); p == nil ||
 		p.Tasks[0].Count != 2 || p.Alone {
-		t.Errorf("the plan of the gang is %s", g.plan)
+		t.Errorf("the plan of the gang is %s", g.Plan)
 	}
-	one := d.pods["g-3"].gang
-	if one.of != g.key || one.phase != running || !strings.Contains(one.plan, `"joined_late":true`) {
-		t.Errorf("g-3 is in the gang %s, phase %d, with the plan %s", one.key, one.phase, one.plan)
+	one := d.pods["g-3"].Gang
+	if one.Of != g.Key || one.Phase != gang.Running || !strings.Contains(one.Plan, `"joined_late":true`) {
+		t.Errorf("g-3 is in the gang %s, phase %d, with the plan %s", one.Key, one.Phase, one.Plan)
 	}
-	if d.pods["other"].at() != "" {
+	if d.pods["other"].At() != "" {
 		t.Error("one that came after it got between")
 	}
-	if w := d.pods["g-6"].gang; w.of != g.key || w.phase != waiting {
-		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.phase, w.key)
+	if w := d.pods["g-6"].Gang; w.Of != g.Key || w.Phase != gang.Waiting {
+		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.Phase, w.Key)
 	}
 	if d.records.Held != 4+12 {
 		t.Errorf("the books say that %d GPUs are held; it is 16", d.records.Held)
@@ -99,7 +100,7 @@ func TestMoldable(t *testing.T) {
 	d.come(t, now, controlplane.Pod("urgent", 4, map[string]string{LabelTier: "critical"}))
 	var leave []string
 	for _, p := range d.pods {
-		if p.leaving {
+		if p.Leaving {
 			leave = append(leave, p.Obj.Name)
 		}
 	}
@@ -122,7 +123,7 @@ func TestMoldablePreempts(t *testing.T) {
 	d.come(t, now, pods[:4]...)
 	leaving := func() (n int) {
 		for _, p := range d.pods {
-			if p.leaving {
+			if p.Leaving {
 				n++
 			}
 		}
@@ -133,7 +134,7 @@ func TestMoldablePreempts(t *testing.T) {
 	}
 	d.come(t, now, pods[4]) // it does not take back what the others leave for
 	for _, p := range d.pods {
-		if p.leaving {
+		if p.Leaving {
 			d.podGone(p.Obj)
 		}
 	}
@@ -153,36 +154,36 @@ func TestMoldableFails(t *testing.T) {
 	pods := least("g", 4, 2, 2, nil)
 	d.come(t, now, pods...)
 	d.expectBinding(t, "g-0", "g-1")
-	g := d.pods["g-0"].gang
+	g := d.pods["g-0"].Gang
 	d.podGone(pods[3])
 	d.answer(t, now)
 	d.expectBinding(t, "g-2")
-	if r := d.eng.Record(g.id); g.phase != running || r.Tasks != 2 {
-		t.Fatalf("the gang is in phase %d with %d tasks", g.phase, r.Tasks)
+	if r := d.eng.Record(g.Job); g.Phase != gang.Running || r.Tasks != 2 {
+		t.Fatalf("the gang is in phase %d with %d tasks", g.Phase, r.Tasks)
 	}
 	d.come(t, now, controlplane.Pod("next", 2, nil))
-	if d.pods["next"].at() == "" {
+	if d.pods["next"].At() == "" {
 		t.Error("the place of a pod that went is not free")
 	}
 
 	d, now = still(t, 1)
 	d.come(t, now, least("g", 4, 2, 2, nil)...)
-	g = d.pods["g-0"].gang
+	g = d.pods["g-0"].Gang
 	p := d.pods["g-1"]
-	d.bound(g, p, g.run, "n0000", errors.New("no"))
+	d.bound(g, p, g.Run, "n0000", errors.New("no"))
 	*now = now.Add(100 * time.Millisecond)
 	d.answer(t, now)
-	if g.phase != unwinding || !d.pods["g-0"].leaving || d.pods["g-2"].at() != "" {
-		t.Errorf("the gang is in phase %d, g-2 is at %q", g.phase, d.pods["g-2"].at())
+	if g.Phase != gang.Unwinding || !d.pods["g-0"].Leaving || d.pods["g-2"].At() != "" {
+		t.Errorf("the gang is in phase %d, g-2 is at %q", g.Phase, d.pods["g-2"].At())
 	}
 	d.podGone(d.pods["g-0"].Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
-	if g.phase != gathering || d.eng.Record(g.id) != nil && d.eng.Record(g.id).State != engine.Done {
-		t.Errorf("the gang is in phase %d", g.phase)
+	if g.Phase != gang.Gathering || d.eng.Record(g.Job) != nil && d.eng.Record(g.Job).State != engine.Done {
+		t.Errorf("the gang is in phase %d", g.Phase)
 	}
 	d.come(t, now, controlplane.Pod("next", 8, nil))
-	if d.pods["next"].at() == "" {
+	if d.pods["next"].At() == "" {
 		t.Error("what a gang was to have is not free when it did not start")
 	}
 }
@@ -197,9 +198,9 @@ func TestMoldableLeast(t *testing.T) {
 		d.answer(t, now)
 		d.come(t, now, least("g", 4, 2, 2, nil)...)
 		d.answer(t, now)
-		g := d.pods["g-0"].gang
-		if r := d.eng.Record(g.id); g.phase != running || r.Tasks != 2 || r.Spec.Elastic != (cluster.Elastic{}) {
-			t.Fatalf("%s: the gang is in phase %d with %d tasks, elastic: %v", policy, g.phase, r.Tasks, r.Spec.Elastic)
+		g := d.pods["g-0"].Gang
+		if r := d.eng.Record(g.Job); g.Phase != gang.Running || r.Tasks != 2 || r.Spec.Elastic != (cluster.Elastic{}) {
+			t.Fatalf("%s: the gang is in phase %d with %d tasks, elastic: %v", policy, g.Phase, r.Tasks, r.Spec.Elastic)
 		}
 		for _, p := range d.pods {
 			if p.Obj.Name == "half" {
@@ -210,7 +211,7 @@ func TestMoldableLeast(t *testing.T) {
 		steps(t, d)
 		d.answer(t, now)
 		for _, name := range []string{"g-2", "g-3"} {
-			if d.pods[types.UID(name)].node == "" {
+			if d.pods[types.UID(name)].Node == "" {
 				t.Errorf("%s: %s does not follow", policy, name)
 			}
 		}
@@ -229,10 +230,10 @@ func TestMoldableNarrow(t *testing.T) {
 	d.come(t, now, pods...)
 	d.expectBinding(t, "g-0")
 	d.answer(t, now)
-	if g := d.pods["g-0"].gang; g.phase != running {
-		t.Errorf("the gang is in phase %d: %s", g.phase, g.refused)
+	if g := d.pods["g-0"].Gang; g.Phase != gang.Running {
+		t.Errorf("the gang is in phase %d: %s", g.Phase, g.Refused)
 	}
-	if why := d.pods["g-1"].gang.refused; !strings.Contains(why, "is in use by pod g-0") {
+	if why := d.pods["g-1"].Gang.Refused; !strings.Contains(why, "is in use by pod g-0") {
 		t.Errorf("g-1 says %q", why)
 	}
 }
@@ -277,8 +278,8 @@ func testMoldable(b *bench) {
 	b.wait("the gang is the two that it needs", func() (so bool) {
 		b.look(d, func() {
 			for _, g := range d.gangs {
-				so = so || strings.HasPrefix(g.key, "job/") && g.phase == running && len(g.places) == 2 &&
-					d.singletons[g.key] == 4
+				so = so || strings.HasPrefix(g.Key, "job/") && g.Phase == gang.Running && len(g.Places) == 2 &&
+					d.singletons[g.Key] == 4
 			}
 		})
 		return so

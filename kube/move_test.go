@@ -18,6 +18,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -130,9 +131,9 @@ func testMove(b *bench) {
 	})
 	b.look(d, func() {
 		for _, g := range d.gangs {
-			if g.phase == running &&
-				(!g.spec.NoRequeue || !d.eng.Spec(g.id).NoRequeue || d.eng.Spec(g.id).Name != g.name) {
-				b.Errorf("%s would come back: %+v", g.name, d.eng.Spec(g.id))
+			if g.Phase == gang.Running &&
+				(!g.Spec.NoRequeue || !d.eng.Spec(g.Job).NoRequeue || d.eng.Spec(g.Job).Name != g.Name) {
+				b.Errorf("%s would come back: %+v", g.Name, d.eng.Spec(g.Job))
 			}
 		}
 	})

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/moves"
 	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/terms"
@@ -38,11 +38,11 @@ var (
 
 // moveState is where the driver is in moving gangs.
 type moveState struct {
-	relocations map[cluster.JobID]*gang // those on their way: stopping, or moving
-	chosen      map[*gang]bool          // come back when they are stopped, while the engine is asked
-	asking      *moveRequest            // what the engine is asked
-	searching   bool                    // moves are looked for in the present round
-	roundAt     cluster.Time            // the next one; 0: not known yet
+	relocations map[cluster.JobID]*gang.Gang // those on their way: stopping, or moving
+	chosen      map[*gang.Gang]bool          // come back when they are stopped, while the engine is asked
+	asking      *moveRequest                 // what the engine is asked
+	searching   bool                         // moves are looked for in the present round
+	roundAt     cluster.Time                 // the next one; 0: not known yet
 }
 
 // moveRequest is a question to the engine that decides.
@@ -106,17 +106,17 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
 	q := &moves.Question{By: by, Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
 		Pods: map[cluster.JobID][]*v1.Pod{}, Names: map[cluster.JobID]string{}}
 	err = d.desk.Ask(ctx, func() {
-		if g := d.find(r.Job); g != nil && g.id != cluster.NoJob {
-			q.Job = g.id
+		if g := d.find(r.Job); g != nil && g.Job != cluster.NoJob {
+			q.Job = g.Job
 		} else if r.Job != 0 {
 			failed = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
 		}
 		for id, g := range d.byID {
-			q.Numbers[id], q.Names[id] = g.book.Number, g.name
-			if g.phase != running {
+			q.Numbers[id], q.Names[id] = g.Book.Number, g.Name
+			if g.Phase != gang.Running {
 				continue
 			}
-			for _, p := range g.sorted() {
+			for _, p := range g.Sorted() {
 				q.Pods[id] = append(q.Pods[id], p.Obj)
 			}
 		}
@@ -170,7 +170,7 @@ func (d *Driver) askToMove(r *moveRequest, ids []cluster.JobID) bool {
 	if d.asking != nil {
 		return false
 	}
-	d.asking, d.chosen = r, map[*gang]bool{}
+	d.asking, d.chosen = r, map[*gang.Gang]bool{}
 	for _, id := range ids {
 		if g := d.byID[id]; g != nil {
 			d.chosen[g] = true
@@ -188,12 +188,12 @@ func (d *Driver) answered() {
 	}
 	r.answer <- driver.Moves(d.eng.Moved(), func(id cluster.JobID) int {
 		if g := d.byID[id]; g != nil {
-			return g.book.Number
+			return g.Book.Number
 		}
 		return 0
 	})
-	for _, g := range slices.SortedFunc(maps.Keys(d.chosen), func(a, b *gang) int { return cmp.Compare(a.id, b.id) }) {
-		if g.phase == running && g.relocation == nil {
+	for _, g := range slices.SortedFunc(maps.Keys(d.chosen), gang.ByJob) {
+		if g.Phase == gang.Running && g.Relocation == nil {
 			d.queued = append(d.queued, d.staysPut(g))
 		}
 	}
@@ -226,7 +226,7 @@ func (d *Driver) round(now cluster.Time) {
 	d.roundAt = 0
 	var list []*ask.MovesRequest
 	for _, g := range d.gangs {
-		if g.phase == waiting {
+		if g.Phase == gang.Waiting {
 			list = append(list, &ask.MovesRequest{})
 			break
 		}
@@ -267,7 +267,7 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 	for i := range snap.Jobs {
 		j := &snap.Jobs[i]
 		g := d.byID[j.Spec.ID]
-		if g == nil || j.State != engine.Running || g.phase != running || kept[j.Spec.ID] != "" {
+		if g == nil || j.State != engine.Running || g.Phase != gang.Running || kept[j.Spec.ID] != "" {
 			continue
 		}
 		spec := *j.Spec // the engine goes on with it
@@ -285,9 +285,9 @@ func (d *Driver) movable(kept map[cluster.JobID]string) (engine.Snapshot, engine
 
 // freed makes a running gang's job one that comes back when it is stopped, on nodes of
 // the set that is returned; an error says why it cannot be such.
-func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
-	pods := g.sorted()
-	if !g.wouldReturn() || g.leaves != "" {
+func (d *Driver) freed(g *gang.Gang, spec *cluster.Job) (*nodes.Set, error) {
+	pods := g.Sorted()
+	if !g.WouldReturn() || g.Leaves != "" {
 		return nil, errors.New("its pods would not be made again, or are bound to where they are")
 	}
 	t, err := d.terms(g, pods[0].Obj)
@@ -300,7 +300,7 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
 		}
 	}
 	s := d.nodesFor(pods)
-	if slices.ContainsFunc(pods, func(p *pod) bool { return !slices.Contains(s.Names, p.node) }) {
+	if slices.ContainsFunc(pods, func(p *gang.Pod) bool { return !slices.Contains(s.Names, p.Node) }) {
 		return nil, errors.New("its node would not take it again")
 	}
 	l := d.limitsOf(pods, false, false)
@@ -318,17 +318,17 @@ func (d *Driver) freed(g *gang, spec *cluster.Job) (*nodes.Set, error) {
 }
 
 // mayMove says why a gang is not moved, though something makes its pods again; nil: it may be.
-func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
-	if g.of != "" || d.singletons[g.key] > 0 || len(g.missing) > 0 || g.repair.patch || len(g.pods) != len(g.places) {
+func (d *Driver) mayMove(g *gang.Gang, t *terms.Terms) error {
+	if g.Of != "" || d.singletons[g.Key] > 0 || len(g.Missing) > 0 || g.Repair.IsPatch || len(g.Pods) != len(g.Places) {
 		return errors.New("it is not as it started, or part of another")
 	}
-	for i := range g.places {
-		if p := g.pods[g.places[i].Pod]; p == nil || p.leaves() || p.node == "" {
+	for i := range g.Places {
+		if p := g.Pods[g.Places[i].Pod]; p == nil || p.Leaves() || p.Node == "" {
 			return errors.New("it is not whole")
 		}
 	}
-	first := g.sorted()[0]
-	for _, p := range g.sorted() {
+	first := g.Sorted()[0]
+	for _, p := range g.Sorted() {
 		switch {
 		case p.Signature != first.Signature:
 			return errors.New("its pods have places of their own")
@@ -341,15 +341,4 @@ func (d *Driver) mayMove(g *gang, t *terms.Terms) error {
 		}
 	}
 	return nil
-}
-
-// wouldReturn reports whether something makes new pods in place of a gang's, which could
-// run on any node of their kind: no volumes, claims, ports or neighbours bind them.
-func (g *gang) wouldReturn() bool {
-	for _, p := range g.pods {
-		if metav1.GetControllerOf(p.Obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.Over() {
-			return false
-		}
-	}
-	return len(g.pods) > 0
 }

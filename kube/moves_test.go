@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/moves"
 )
 
@@ -23,8 +24,8 @@ import (
 func scattered(t *testing.T, d *Driver, now *time.Time, after time.Duration, x, y *v1.Pod) {
 	t.Helper()
 	for _, g := range d.gangs {
-		for _, p := range g.pods {
-			p.node, p.binding = g.places[0].Node, false
+		for _, p := range g.Pods {
+			p.Node, p.Binding = g.Places[0].Node, false
 		}
 		d.agenda.touch(g)
 	}
@@ -94,8 +95,8 @@ func TestPlanMoves(t *testing.T) {
 				t.Errorf("%q, not %q", got, c.want)
 			}
 			for _, g := range d.gangs {
-				if g.spec != nil && !g.spec.NoRequeue {
-					t.Errorf("%s comes back in the engine that decides", g.name)
+				if g.Spec != nil && !g.Spec.NoRequeue {
+					t.Errorf("%s comes back in the engine that decides", g.Name)
 				}
 			}
 			if d.eng.Snapshot().Hash != before {
@@ -143,8 +144,8 @@ func TestMovable(t *testing.T) {
 		p := controlplane.Pod("p", 1, map[string]string{"!" + key: "0s"})
 		d, _ := still(t, 1, p)
 		for _, g := range d.gangs {
-			if g.phase != gathering || !strings.Contains(g.refused, want) || !strings.Contains(g.refused, key) {
-				t.Errorf("%s: phase %d, %s", key, g.phase, g.refused)
+			if g.Phase != gang.Gathering || !strings.Contains(g.Refused, want) || !strings.Contains(g.Refused, key) {
+				t.Errorf("%s: phase %d, %s", key, g.Phase, g.Refused)
 			}
 		}
 	}

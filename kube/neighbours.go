@@ -10,7 +10,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
-	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/turns"
 )
 
@@ -23,34 +23,22 @@ import (
 
 // neighbours is which pods are where.
 type neighbours struct {
-	seen        int                // the version of the world that waiting gangs know of
-	lookAt      cluster.Time       // not to be asked again before
-	turns       turns.Turns[*gang] // of pods that are in each other's way
-	constrained map[*gang]bool     // gangs in the engine for which it matters what else is on the nodes
-	blocked     map[*gang]bool     // gangs that are settled again when something changes around them
-	heldBack    map[*gang]bool     // gangs that have their places, and wait for those to go that have a claim of theirs
+	seen        int                     // the version of the world that waiting gangs know of
+	lookAt      cluster.Time            // not to be asked again before
+	turns       turns.Turns[*gang.Gang] // of pods that are in each other's way
+	constrained map[*gang.Gang]bool     // gangs in the engine for which it matters what else is on the nodes
+	blocked     map[*gang.Gang]bool     // gangs that are settled again when something changes around them
+	heldBack    map[*gang.Gang]bool     // gangs that have their places, and wait for those to go that have a claim of theirs
 }
 
 func newNeighbours() neighbours {
-	return neighbours{constrained: map[*gang]bool{}, blocked: map[*gang]bool{}, heldBack: map[*gang]bool{}}
-}
-
-// at is where a pod is, or is going; "": nowhere.
-func (p *pod) at() string {
-	switch {
-	case p.Over():
-		return ""
-	case p.node != "":
-		return p.node
-	case p.gang == nil:
-		return p.Obj.Status.NominatedNodeName // another scheduler is making room for it
-	}
-	return p.assumed
+	none := func() map[*gang.Gang]bool { return map[*gang.Gang]bool{} }
+	return neighbours{constrained: none(), blocked: none(), heldBack: none()}
 }
 
 // move books where a pod is now.
-func (d *Driver) move(p *pod, gone bool) {
-	at := p.at()
+func (d *Driver) move(p *gang.Pod, gone bool) {
+	at := p.At()
 	if gone {
 		at = ""
 	}
@@ -61,45 +49,18 @@ func (d *Driver) move(p *pod, gone bool) {
 	d.nodes.Dirty = d.claims.Moved(&p.Neighbour) || d.nodes.Dirty
 }
 
-func neighboursOf(pods []*pod) []*fit.Neighbour {
-	list := make([]*fit.Neighbour, len(pods))
-	for i, p := range pods {
-		list[i] = &p.Neighbour
-	}
-	return list
-}
-
-func onNodes(pods []*pod) []*nodes.Pod {
-	list := make([]*nodes.Pod, len(pods))
-	for i, p := range pods {
-		list[i] = &p.Pod
-	}
-	return list
-}
-
-// podOf is a pod of the world as the driver knows it.
-func podOf(p *fit.Neighbour) *pod { return p.Record.(*pod) }
-
-func recordsOf(list []*fit.Neighbour) []*pod {
-	pods := make([]*pod, len(list))
-	for i, p := range list {
-		pods[i] = podOf(p)
-	}
-	return pods
-}
-
 // requiresCheck reports whether it matters to a gang what is around it.
-func (d *Driver) requiresCheck(pods []*pod) bool {
-	return slices.ContainsFunc(pods, func(p *pod) bool { return d.nodes.World.Matters(&p.Neighbour) })
+func (d *Driver) requiresCheck(pods []*gang.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *gang.Pod) bool { return d.nodes.World.Matters(&p.Neighbour) })
 }
 
 // ask is what the world is asked of a gang with these pods.
-func (d *Driver) askFor(pods []*pod, careful, devices bool) fit.Ask {
-	return fit.Ask{Pods: neighboursOf(pods), Nodes: d.nodes.Order(), Careful: careful, Binding: !devices}
+func (d *Driver) askFor(pods []*gang.Pod, careful, devices bool) fit.Ask {
+	return fit.Ask{Pods: gang.Neighbours(pods), Nodes: d.nodes.Order(), Careful: careful, Binding: !devices}
 }
 
 // limitsOf finds what nodes take of a gang with these pods at the moment.
-func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
+func (d *Driver) limitsOf(pods []*gang.Pod, careful, devices bool) fit.Limits {
 	if !d.requiresCheck(pods) { // as of almost all: nothing is asked
 		return fit.Limits{}
 	}
@@ -108,24 +69,24 @@ func (d *Driver) limitsOf(pods []*pod, careful, devices bool) fit.Limits {
 
 // lookAround tells the engine's job of a gang what nodes take of it now; false:
 // it has to wait before the engine hears of it.
-func (d *Driver) lookAround(g *gang, pods []*pod, spec *cluster.Job) bool {
+func (d *Driver) lookAround(g *gang.Gang, pods []*gang.Pod, spec *cluster.Job) bool {
 	if len(pods) == 1 {
 		if before := d.takeTurn(g, pods[0]); before != nil {
-			g.refused = "its turn comes after " + before.name +
+			g.Refused = "its turn comes after " + before.Name +
 				", which asks for the same: where one of them goes decides where the next may"
 			return false
 		}
 	}
-	l := d.confine(g, d.limitsOf(pods, g.fails > 0, true))
+	l := d.confine(g, d.limitsOf(pods, g.Fails > 0, true))
 	if l.Why != "" {
-		g.refused, d.blocked[g] = l.Why, true
+		g.Refused, d.blocked[g] = l.Why, true
 		return false
 	}
 	if !d.contend(g, pods, spec, &l) {
 		return false
 	}
-	spec.PerNode, spec.NodeLimits, g.keptOff = l.Each, l.Nodes, l.Text
-	if slices.ContainsFunc(pods, func(p *pod) bool { return p.Needs != nil }) || l.Each > 0 || l.Nodes != nil {
+	spec.PerNode, spec.NodeLimits, g.KeptOff = l.Each, l.Nodes, l.Text
+	if slices.ContainsFunc(pods, func(p *gang.Pod) bool { return p.Needs != nil }) || l.Each > 0 || l.Nodes != nil {
 		d.constrained[g] = true
 	}
 	return true
@@ -145,16 +106,16 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 	if !d.nodes.World.Active() { // only those that asked for something
 		ids = ids[:0]
 		for g := range d.constrained {
-			if ids = append(ids, g.id); g.phase != waiting {
+			if ids = append(ids, g.Job); g.Phase != gang.Waiting {
 				delete(d.constrained, g) // it did not come so far
 			}
 		}
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		if g := d.byID[id]; g != nil && g.phase == waiting {
-			if d.elsewhere(g.submitted()) {
-				events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
+		if g := d.byID[id]; g != nil && g.Phase == gang.Waiting {
+			if d.elsewhere(g.Submitted()) {
+				events = append(events, engine.Event{Type: engine.Cancelled, Job: g.Job})
 				d.withdraw(g)
 				continue
 			}
@@ -170,42 +131,30 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 
 // limit says what the engine has to know of a waiting gang's limits, if they
 // are others now.
-func (d *Driver) limit(g *gang) (engine.Event, bool) {
-	pods := g.submitted()
-	if len(g.spec.NodeLimits) == 0 && g.spec.PerNode == 0 && !d.requiresCheck(pods) {
+func (d *Driver) limit(g *gang.Gang) (engine.Event, bool) {
+	pods := g.Submitted()
+	if len(g.Spec.NodeLimits) == 0 && g.Spec.PerNode == 0 && !d.requiresCheck(pods) {
 		return engine.Event{}, false
 	}
-	l := d.confine(g, d.limitsFor(g, pods, g.fails > 0, true))
-	if why := l.Why; why != "" || heldBy(l.Rivals) != "" { // it was possible before: no node takes it for now
+	l := d.confine(g, d.limitsFor(g, pods, g.Fails > 0, true))
+	if why := l.Why; why != "" || gang.HeldBy(l.Rivals) != "" { // it was possible before: no node takes it for now
 		all := slices.Sorted(slices.Values(d.nodes.Order()))
 		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: all}}}); why != "" {
 			l.Text = "all: " + why
 		}
 	}
-	if g.keptOff = l.Text; l.ToldTo(g.spec) {
+	if g.KeptOff = l.Text; l.ToldTo(g.Spec) {
 		return engine.Event{}, false
 	}
-	spec := *g.spec
+	spec := *g.Spec
 	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
-	g.spec = &spec
-	return engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec}, true
-}
-
-// submitted lists the pods that the engine's job stands for, as far as they are
-// there.
-func (g *gang) submitted() (pods []*pod) {
-	for _, uid := range g.members {
-		if p := g.pods[uid]; p != nil {
-			pods = append(pods, p)
-		}
-	}
-	slices.SortFunc(pods, podOrder)
-	return pods
+	g.Spec = &spec
+	return engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec}, true
 }
 
 // fits says why a gang may not be bound as the engine placed it, because of what
 // was bound since it was told; "": it may.
-func (d *Driver) fits(g *gang, a *engine.Action) string {
+func (d *Driver) fits(g *gang.Gang, a *engine.Action) string {
 	on := map[string]int{}
 	for i := range a.Allocs {
 		on[d.nodes.Order()[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
@@ -214,14 +163,14 @@ func (d *Driver) fits(g *gang, a *engine.Action) string {
 }
 
 // suit is fits for so many pods of a gang on each node.
-func (d *Driver) suit(g *gang, on map[string]int) (why string) {
-	pods := g.submitted()
+func (d *Driver) suit(g *gang.Gang, on map[string]int) (why string) {
+	pods := g.Submitted()
 	if !d.requiresCheck(pods) {
 		return ""
 	}
-	d.nodes.World.Without(neighboursOf(g.aside()), func() {
+	d.nodes.World.Without(gang.Neighbours(g.Aside()), func() {
 		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
-		if why = cmp.Or(l.Why, heldBy(l.Rivals)); why == "" {
+		if why = cmp.Or(l.Why, gang.HeldBy(l.Rivals)); why == "" {
 			why = d.whyForbidden(&l, pods, on)
 		}
 	})
@@ -229,35 +178,35 @@ func (d *Driver) suit(g *gang, on map[string]int) (why string) {
 }
 
 // whyForbidden says why so many pods of a gang cannot be on each of these nodes; "": they can.
-func (d *Driver) whyForbidden(l *fit.Limits, pods []*pod, on map[string]int) string {
+func (d *Driver) whyForbidden(l *fit.Limits, pods []*gang.Pod, on map[string]int) string {
 	ask := d.askFor(pods, false, false)
 	return d.nodes.World.Verify(l, &ask, on)
 }
 
 // turnKey is the same for pods that are in each other's way and else alike.
-func (d *Driver) turnKey(g *gang, p *pod) string {
+func (d *Driver) turnKey(g *gang.Gang, p *gang.Pod) string {
 	t, _ := d.terms(g, p.Obj)
 	return fmt.Sprintf("%s %+v %+v %s", p.Around, t, p.Request, p.Signature)
 }
 
 // takeTurn reports whether it is the turn of a gang of one pod; else the one before it.
-func (d *Driver) takeTurn(g *gang, p *pod) (before *gang) {
+func (d *Driver) takeTurn(g *gang.Gang, p *gang.Pod) (before *gang.Gang) {
 	if p.Serial {
-		g.turn = d.turnKey(g, p)
-		before, _ = d.turns.Take(g.turn, g)
+		g.Turn = d.turnKey(g, p)
+		before, _ = d.turns.Take(g.Turn, g)
 	}
 	return before
 }
 
 // endTurn lets the next go: the gang has its place, or asks no more.
-func (d *Driver) endTurn(g *gang) {
-	key := g.turn
+func (d *Driver) endTurn(g *gang.Gang) {
+	key := g.Turn
 	if !d.turns.Has(key, g) {
 		return
 	}
-	g.turn = ""
-	if next, ok := d.turns.End(key, func(o *gang) bool {
-		return d.gangs[o.key] == o && o.phase == gathering && o.turn != ""
+	g.Turn = ""
+	if next, ok := d.turns.End(key, func(o *gang.Gang) bool {
+		return d.gangs[o.Key] == o && o.Phase == gang.Gathering && o.Turn != ""
 	}); ok {
 		d.agenda.touch(next)
 	}

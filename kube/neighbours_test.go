@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 func apart(key string, pods ...*v1.Pod) []*v1.Pod {
@@ -146,7 +147,7 @@ func TestLimitsOfTwins(t *testing.T) {
 	n.Status.Allocatable["example.com/hca"] = resource.MustParse("1")
 	d.nodeChanged(n)
 	steps(t, d)
-	var pods []*pod
+	var pods []*gang.Pod
 	for i, hca := range []string{"1", "2"} {
 		p := controlplane.Pod(fmt.Sprintf("twin-%d", i), 0, nil)
 		p.UID = types.UID(p.Name)

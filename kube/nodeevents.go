@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
 )
@@ -30,7 +31,7 @@ func (d *Driver) nodeChanged(obj *v1.Node) {
 func (d *Driver) nodeGone(name string) {
 	d.nodes.Gone(name, d.now)
 	for _, g := range d.gangs {
-		if g.phase > waiting {
+		if g.Phase > gang.Waiting {
 			d.agenda.touch(g)
 		}
 	}
@@ -40,7 +41,7 @@ func (d *Driver) nodeGone(name string) {
 func (d *Driver) lookAgain() {
 	d.refusalEpoch++
 	for _, g := range d.gangs {
-		if g.phase == gathering {
+		if g.Phase == gang.Gathering {
 			d.agenda.touch(g)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/notices"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 )
@@ -19,7 +19,7 @@ import (
 func (d *Driver) nominate() {
 	for _, id := range d.eng.Changed() {
 		g := d.byID[id]
-		if g == nil || g.phase != waiting {
+		if g == nil || g.Phase != gang.Waiting {
 			continue
 		}
 		r := d.eng.Record(id)
@@ -28,17 +28,17 @@ func (d *Driver) nominate() {
 			d.unlift(g)
 			continue
 		}
-		p := plans.Plan{Tasks: g.spec.Tasks, On: places.On(r.Allocs, d.nodes.Order())}
-		pods := g.submitted()
+		p := plans.Plan{Tasks: g.Spec.Tasks, On: places.On(r.Allocs, d.nodes.Order())}
+		pods := g.Submitted()
 		for _, s := range places.Of(&p) {
-			k := slices.IndexFunc(pods, func(q *pod) bool {
+			k := slices.IndexFunc(pods, func(q *gang.Pod) bool {
 				return q.Request == p.Tasks[s.Set].Request && d.pinned(q, s.Node)
 			})
 			if k < 0 {
 				break // one is gone: it is settled in a moment
 			}
-			pods[k].nominate(d.notices, s.Node)
-			if len(g.lifted) > 0 {
+			pods[k].Nominate(d.notices, s.Node)
+			if len(g.Victims) > 0 {
 				d.expect(pods[k], s.Node)
 			}
 			pods = slices.Delete(pods, k, k+1)
@@ -48,17 +48,10 @@ func (d *Driver) nominate() {
 
 // unnominate takes back where the pods of a gang were to go. What is being bound
 // keeps it: the API server drops it with the binding.
-func (d *Driver) unnominate(g *gang) {
-	for _, p := range g.sorted() {
-		if p.node == "" && !p.binding && !p.Over() {
-			p.nominate(d.notices, "")
+func (d *Driver) unnominate(g *gang.Gang) {
+	for _, p := range g.Sorted() {
+		if p.Node == "" && !p.Binding && !p.Over() {
+			p.Nominate(d.notices, "")
 		}
-	}
-}
-
-// nominate writes to which node a pod will go, if it does not say so; "": to none that is known.
-func (p *pod) nominate(n *notices.Writer, node string) {
-	if p.nominated != node && n.Nominate(p.Obj, node) {
-		p.nominated = node
 	}
 }

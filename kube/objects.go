@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 )
 
@@ -23,7 +24,7 @@ func (d *Driver) topologyChanged(k *gangs.Kind) {
 	}
 	d.nodes.PlacesDiffer()
 	for _, g := range d.gangs {
-		if g.phase == gathering || g.phase == waiting {
+		if g.Phase == gang.Gathering || g.Phase == gang.Waiting {
 			d.agenda.touch(g)
 		}
 	}
@@ -47,7 +48,7 @@ func (d *Driver) regroupUsers(key gangs.Key) {
 }
 
 // usersOf lists the gangs that look at an object.
-func (d *Driver) usersOf(key gangs.Key) (list []*gang) {
+func (d *Driver) usersOf(key gangs.Key) (list []*gang.Gang) {
 	for _, k := range d.objects.Users(key) {
 		if g := d.gangs[k]; g != nil {
 			list = append(list, g)
@@ -76,8 +77,8 @@ func (d *Driver) jobChanged(j *batchv1.Job) {
 		d.regroup(g)
 	case old != nil && !(maps.Equal(old.Labels, j.Labels) && maps.Equal(old.Annotations, j.Annotations)):
 		for _, p := range d.pods { // its pods are gangs of one, which look at it
-			if ref := gangs.Owner(p.Obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.gang != nil {
-				d.agenda.touch(p.gang)
+			if ref := gangs.Owner(p.Obj, "batch", "Job"); ref != nil && ref.UID == j.UID && p.Gang != nil {
+				d.agenda.touch(p.Gang)
 			}
 		}
 	}

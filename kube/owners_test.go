@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/queues"
 )
@@ -416,7 +417,7 @@ func testSuspend(b *bench) {
 	b.wait("another worker is bound", func() bool { return live(b.pod(more.Name)) })
 	b.look(d, func() {
 		g := d.gangs["ray/default/ray"]
-		if g == nil || g.phase != running || len(g.places) != 3 || d.singletons[g.key] != 3 {
+		if g == nil || g.Phase != gang.Running || len(g.Places) != 3 || d.singletons[g.Key] != 3 {
 			b.Errorf("the gang is not what it was: %+v, and %d alone", g, d.singletons["ray/default/ray"])
 		}
 	})
@@ -534,7 +535,7 @@ func testTerms(b *bench) {
 	} {
 		b.wait(name+" is bound", func() bool { return live(b.pod(name)) })
 		b.look(d, func() {
-			s := d.pods[b.pod(name).UID].gang.spec
+			s := d.pods[b.pod(name).UID].Gang.Spec
 			got := cluster.Job{Queue: s.Queue, Priority: s.Priority, Tier: s.Tier, Topology: s.Topology,
 				Estimate: s.Estimate}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -648,8 +649,8 @@ func testService(b *bench) {
 	now := int64(0)
 	for _, p := range single {
 		b.look(d, func() {
-			if g := d.pods[b.pod(p.Name).UID].gang; len(g.pods) != 1 || g.phase != running {
-				b.Errorf("%s is in a gang of %d pods, %s, phase %d", p.Name, len(g.pods), g.key, g.phase)
+			if g := d.pods[b.pod(p.Name).UID].Gang; len(g.Pods) != 1 || g.Phase != gang.Running {
+				b.Errorf("%s is in a gang of %d pods, %s, phase %d", p.Name, len(g.Pods), g.Key, g.Phase)
 			}
 		})
 		if err := b.c.CoreV1().Pods("default").Delete(b.ctx, p.Name,
@@ -674,8 +675,8 @@ func testService(b *bench) {
 			if live(&p) {
 				n++
 				b.look(d, func() {
-					if q := d.pods[p.UID]; q != nil && q.gang != nil && q.gang.spec != nil &&
-						q.gang.spec.Kind == cluster.Service {
+					if q := d.pods[p.UID]; q != nil && q.Gang != nil && q.Gang.Spec != nil &&
+						q.Gang.Spec.Kind == cluster.Service {
 						kind++
 					}
 				})

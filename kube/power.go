@@ -2,14 +2,9 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/muster-gpu/muster/cluster"
-	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/power"
 )
 
@@ -52,43 +47,11 @@ func (d *Driver) powerUsed(needed map[string]bool) map[string]bool {
 func (d *Driver) powerNeeded() map[string]bool {
 	needed := map[string]bool{}
 	for g := range d.heldBack {
-		for _, s := range g.places.Needed() {
+		for _, s := range g.Places.Needed() {
 			needed[s.Node] = true
 		}
 	}
 	return needed
-}
-
-// asleep lists the nodes that a gang waits for; it says, too, which of them is not coming.
-func (g *gang) asleep(all *nodes.Room) (names []string, lost string) {
-	for _, s := range g.places.Needed() {
-		name := s.Node
-		n := all.Node(name)
-		switch {
-		case slices.Contains(names, name):
-		case n != nil && n.Power.Sleeps():
-			names = append(names, name)
-		case !n.Up():
-			lost = name
-		}
-	}
-	return names, lost
-}
-
-// wakingText says which nodes a gang waits for, and about how long; stem is the same at any time.
-func (g *gang) wakingText(all *nodes.Room, now cluster.Time) (stem, text string) {
-	names, _ := g.asleep(all)
-	left := time.Duration(0)
-	for _, name := range names {
-		left = max(left, all.Node(name).Power.Left(time.Unix(0, int64(now))))
-	}
-	what := "nodes are waking"
-	if len(names) == 1 {
-		what = "node is waking"
-	}
-	stem = fmt.Sprintf("%d %s: %s", len(names), what, strings.Join(names, ","))
-	return stem, fmt.Sprintf("%d %s, ready in about %s: %s", len(names), what,
-		cluster.FormatDuration(left.Round(time.Second)), strings.Join(names, ","))
 }
 
 // powerWriter writes labels of nodes, calls programs, and keeps what is learnt in a ConfigMap.

@@ -75,13 +75,13 @@ func TestForeignPredicate(t *testing.T) {
 	if on := d.places("one"); len(on) != 1 || len(d.places("two")) != 0 || len(d.places("free")) != 1 {
 		t.Fatalf("one is on %v, two on %v, free on %v", on, d.places("two"), d.places("free"))
 	}
-	if g := d.pods["two"].gang; !strings.Contains(g.keptOff, "3: its licence is in use") {
-		t.Errorf("two says %q (%s)", g.keptOff, g.refused)
+	if g := d.pods["two"].Gang; !strings.Contains(g.KeptOff, "3: its licence is in use") {
+		t.Errorf("two says %q (%s)", g.KeptOff, g.Refused)
 	}
 	d.podGone(d.pods["one"].Obj)
 	*now = now.Add(time.Minute)
 	steps(t, d)
 	if len(d.places("two")) != 1 {
-		t.Errorf("two waits: %s", d.pods["two"].gang.keptOff)
+		t.Errorf("two waits: %s", d.pods["two"].Gang.KeptOff)
 	}
 }

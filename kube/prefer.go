@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/kube/areas"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // What pods prefer (preferredDuringScheduling... of node affinity, pod affinity and anti-affinity; no node with a taint
@@ -12,11 +13,12 @@ import (
 // these and the next, then anywhere. No gang leaves for a preference, and none waits for one.
 
 // findLiked finds where a gang is looked for places first.
-func (d *Driver) findLiked(g *gang, pods []*pod) {
-	if g.repair.patch || !slices.ContainsFunc(pods, func(p *pod) bool { return d.nodes.World.Prefers(&p.Neighbour) }) {
+func (d *Driver) findLiked(g *gang.Gang, pods []*gang.Pod) {
+	prefers := func(p *gang.Pod) bool { return d.nodes.World.Prefers(&p.Neighbour) }
+	if g.Repair.IsPatch || !slices.ContainsFunc(pods, prefers) {
 		return
 	}
-	g.search.Prefer(uids(pods), func() []areas.Area {
+	g.Search.Prefer(gang.UIDs(pods), func() []areas.Area {
 		names, ask := d.nodesFor(pods).Names, d.askFor(pods, false, false)
 		return areas.Liked(names, d.nodes.World.Worth(&ask, names))
 	})

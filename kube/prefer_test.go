@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // zones puts the nodes of a driver into zones of so many, with a label.
@@ -93,8 +94,8 @@ func TestPrefer(t *testing.T) {
 	expect("large", "n0000", "n0001")
 	comeAndLook(t, d, now, likes("z9", 10, controlplane.Pod("nowhere", 1, nil))...)
 	expect("nowhere", "n0002")
-	if g := d.gangs["gang/default/whole"]; g.phase != starting {
-		t.Errorf("the gang that came first is in phase %d", g.phase)
+	if g := d.gangs["gang/default/whole"]; g.Phase != gang.Starting {
+		t.Errorf("the gang that came first is in phase %d", g.Phase)
 	}
 }
 
@@ -119,7 +120,7 @@ func TestPreferNeighbours(t *testing.T) {
 	if on := d.places("far"); len(on) != 1 || on["n0001"] != 0 {
 		t.Errorf("the pod that wants to be far is on %v", on)
 	}
-	if why := d.gangs["pod/far"].keptOff; why != "1: liked less than others" {
+	if why := d.gangs["pod/far"].KeptOff; why != "1: liked less than others" {
 		t.Errorf("it says %q", why)
 	}
 }
@@ -185,7 +186,7 @@ func TestPreferEven(t *testing.T) {
 	}
 	for _, p := range d.pods {
 		if p.Where == "" {
-			t.Errorf("%s waits for a preference: %q %q", p.Obj.Name, p.gang.refused, p.gang.keptOff)
+			t.Errorf("%s waits for a preference: %q %q", p.Obj.Name, p.Gang.Refused, p.Gang.KeptOff)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/queues"
 )
 
@@ -32,10 +33,10 @@ func (d *Driver) queueEvents() []engine.Event {
 	d.queues.Rebuild(d.opt.Rules.Spec.Queues, d.opt.Log)
 	d.queues.StatusChanged()
 	for _, g := range d.gangs {
-		if g.phase <= waiting {
-			g.refusedFor = nil
+		if g.Phase <= gang.Waiting {
+			g.RefusedFor = nil
 			d.agenda.touch(g)
-			g.told.Since(d.now, d.opt.TellAfter) // what it waits for may be something else now
+			g.Told.Since(d.now, d.opt.TellAfter) // what it waits for may be something else now
 		}
 	}
 	all, there := d.countGPUs()
@@ -61,15 +62,15 @@ func (d *Driver) countGPUs() (all, there int) {
 func (d *Driver) countQueues() map[string]*queues.Count {
 	own := queues.Counts{}
 	for _, g := range d.gangs {
-		var first *pod
+		var first *gang.Pod
 		name, gpus := "", cluster.Milli(0)
-		pending := g.waits()
+		pending := g.Waits()
 		switch {
-		case g.spec != nil:
-			name = g.spec.Queue
+		case g.Spec != nil:
+			name = g.Spec.Queue
 		default:
-			for _, p := range g.pods {
-				if first == nil || podOrder(p, first) < 0 {
+			for _, p := range g.Pods {
+				if first == nil || gang.Order(p, first) < 0 {
 					first = p
 				}
 			}
@@ -78,11 +79,11 @@ func (d *Driver) countQueues() map[string]*queues.Count {
 			}
 			name = d.queueOf(g, first.Obj)
 		}
-		if !pending && g.phase < starting {
+		if !pending && g.Phase < gang.Starting {
 			continue
 		}
 		oldest := time.Time{}
-		for _, p := range g.pods {
+		for _, p := range g.Pods {
 			gpus += p.Request.Milli()
 			if at := p.Obj.CreationTimestamp.Time; oldest.IsZero() || at.Before(oldest) {
 				oldest = at

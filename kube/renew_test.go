@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/places"
 )
 
@@ -22,11 +23,11 @@ func comes(name string, size, gpus int, generation string) []*v1.Pod {
 }
 
 // allBound answers the bindings of a gang that are on their way.
-func (d *Driver) allBound(t *testing.T, g *gang) {
+func (d *Driver) allBound(t *testing.T, g *gang.Gang) {
 	t.Helper()
-	for i := range g.places {
-		s := &g.places[i]
-		d.bound(g, g.pods[s.Pod], g.run, s.Node, nil)
+	for i := range g.Places {
+		s := &g.Places[i]
+		d.bound(g, g.Pods[s.Pod], g.Run, s.Node, nil)
 	}
 	steps(t, d)
 }
@@ -40,8 +41,8 @@ func TestReadyMeanwhile(t *testing.T) {
 	}
 	steps(t, d)
 	g := d.gangs["gang/default/train"]
-	if g.phase != gathering || g.refused == "" {
-		t.Fatalf("16 GPUs on a node of 8: phase %d, refused %q", g.phase, g.refused)
+	if g.Phase != gang.Gathering || g.Refused == "" {
+		t.Fatalf("16 GPUs on a node of 8: phase %d, refused %q", g.Phase, g.Refused)
 	}
 	n := controlplane.Node("n0001", 8, nil)
 	d.nodeChanged(n)
@@ -49,8 +50,8 @@ func TestReadyMeanwhile(t *testing.T) {
 	n = n.DeepCopy()
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	d.nodeChanged(n)
-	if steps(t, d); g.phase != starting {
-		t.Errorf("both nodes are ready, and the gang is in phase %d", g.phase)
+	if steps(t, d); g.Phase != gang.Starting {
+		t.Errorf("both nodes are ready, and the gang is in phase %d", g.Phase)
 	}
 }
 
@@ -60,14 +61,14 @@ func TestLeavesMeanwhile(t *testing.T) {
 	d, _ := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
 	g := d.gangs["gang/default/train"]
 	d.allBound(t, g)
-	if g.phase != running {
-		t.Fatalf("phase %d", g.phase)
+	if g.Phase != gang.Running {
+		t.Fatalf("phase %d", g.Phase)
 	}
 	full := d.nodes.Node("n0000").Obj.DeepCopy()
 	full.Spec.Unschedulable = true
 	d.nodeChanged(full)
 	steps(t, d)
-	lost := g.pods[g.places[slices.IndexFunc(g.places, func(s places.Place) bool { return s.Node == "n0000" })].Pod]
+	lost := g.Pods[g.Places[slices.IndexFunc(g.Places, func(s places.Place) bool { return s.Node == "n0000" })].Pod]
 	d.podGone(lost.Obj)
 	steps(t, d)
 	other := comes("train", 1, 8, "-again")[0]
@@ -78,8 +79,8 @@ func TestLeavesMeanwhile(t *testing.T) {
 	life := d.life.count
 	d.nodeChanged(labelled)
 	d.stale = "test"
-	if steps(t, d); g.phase != stopping || d.life.count == life {
-		t.Errorf("the engine began %d times again, and the gang is in phase %d", d.life.count-life, g.phase)
+	if steps(t, d); g.Phase != gang.Stopping || d.life.count == life {
+		t.Errorf("the engine began %d times again, and the gang is in phase %d", d.life.count-life, g.Phase)
 	}
 }
 
@@ -93,9 +94,9 @@ func TestAnsweredLate(t *testing.T) {
 	}
 	steps(t, d)
 	old := d.gangs["gang/default/train"]
-	p, run := d.pods[first[0].UID], old.run
-	if old.phase != starting {
-		t.Fatalf("phase %d", old.phase)
+	p, run := d.pods[first[0].UID], old.Run
+	if old.Phase != gang.Starting {
+		t.Fatalf("phase %d", old.Phase)
 	}
 	for _, p := range first {
 		d.podGone(p)
@@ -108,7 +109,7 @@ func TestAnsweredLate(t *testing.T) {
 	steps(t, d)
 	d.podChanged(second[1])
 	steps(t, d)
-	if g := d.gangs["gang/default/train"]; g == old || g == nil || len(g.pods) != 2 || g.phase != starting {
+	if g := d.gangs["gang/default/train"]; g == old || g == nil || len(g.Pods) != 2 || g.Phase != gang.Starting {
 		t.Errorf("the gang that came second: %+v", g)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -201,27 +202,27 @@ func testRepairKilled(b *bench) {
 func TestGivenAway(t *testing.T) {
 	for _, answer := range []string{terms.LossRepair, terms.LossRequeue} {
 		t.Run(answer, func(t *testing.T) {
-			gang, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}),
+			pods, other := controlplane.Gang("g", 2, 6, map[string]string{"!" + AnnotationLoss: answer}),
 				controlplane.Pod("other", 6, nil)
 			bound := func(p *v1.Pod, node string, on ...plans.On) {
 				p.Spec.NodeName = node
 				tasks := []cluster.TaskSet{{Count: len(on), Request: cluster.Request{GPUs: 6, CPU: 1000}}}
 				p.Annotations[AnnotationPlan] = (&plans.Plan{Tasks: tasks, On: on}).Text()
 			}
-			bound(gang[0], "n0000", plans.On{Node: "n0000", Tasks: 1}, plans.On{Node: "n0001", Tasks: 1})
+			bound(pods[0], "n0000", plans.On{Node: "n0000", Tasks: 1}, plans.On{Node: "n0001", Tasks: 1})
 			bound(other, "n0001", plans.On{Node: "n0001", Tasks: 1})
-			d, _ := still(t, 2, gang[0], gang[1], other)
+			d, _ := still(t, 2, pods[0], pods[1], other)
 			for _, p := range d.pods {
-				if p.Obj.Name == "g-1" && (p.binding || p.node != "") {
-					t.Errorf("it is bound to %s%s, where another is", p.node, p.assumed)
+				if p.Obj.Name == "g-1" && (p.Binding || p.Node != "") {
+					t.Errorf("it is bound to %s%s, where another is", p.Node, p.Assumed)
 				}
 			}
 			g := d.gangs["gang/default/g"]
 			switch {
-			case answer == terms.LossRepair && (g.phase != running || len(g.missing) != 1):
-				t.Errorf("phase %d, lost %v: it was to be repaired", g.phase, g.missing)
-			case answer == terms.LossRequeue && g.phase != stopping:
-				t.Errorf("phase %d: it was to leave", g.phase)
+			case answer == terms.LossRepair && (g.Phase != gang.Running || len(g.Missing) != 1):
+				t.Errorf("phase %d, lost %v: it was to be repaired", g.Phase, g.Missing)
+			case answer == terms.LossRequeue && g.Phase != gang.Stopping:
+				t.Errorf("phase %d: it was to leave", g.Phase)
 			}
 			for i, n := range d.eng.Nodes() {
 				if n.GPUs != 8 {

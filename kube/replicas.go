@@ -3,6 +3,7 @@ package kube
 import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/shared"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gpus"
 )
 
@@ -10,9 +11,9 @@ import (
 // so which nodes it goes to is decided when the engine is told of it, and again if it waits while it fits elsewhere.
 
 // rooms finds what the pods of a gang could have, by the kinds of replicas.
-func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
-	open := make([]pod, len(pods))
-	list := make([]*pod, len(pods))
+func (d *Driver) rooms(pods []*gang.Pod) map[gpus.Kind]shared.Room {
+	open := make([]gang.Pod, len(pods))
+	list := make([]*gang.Pod, len(pods))
 	for i, p := range pods {
 		open[i].Neighbour = fit.Neighbour{Obj: p.Obj, Replica: p.Replica, Want: p.Want}
 		open[i].Base = p.Base
@@ -34,7 +35,7 @@ func (d *Driver) rooms(pods []*pod) map[gpus.Kind]shared.Room {
 }
 
 // settleOn says of a pod what replicas GPUs have where it goes.
-func (d *Driver) settleOn(p *pod, k gpus.Kind) {
+func (d *Driver) settleOn(p *gang.Pod, k gpus.Kind) {
 	if !p.Replica.One {
 		return
 	}
@@ -42,19 +43,9 @@ func (d *Driver) settleOn(p *pod, k gpus.Kind) {
 	p.Sign(d.fit)
 }
 
-// replicasOf counts the pods with a replica, and says on what GPUs they are to be.
-func replicasOf(pods []*pod) (n int64, k gpus.Kind) {
-	for _, p := range pods {
-		if p.Replica.One {
-			n, k = n+1, p.Replica.Kind
-		}
-	}
-	return n, k
-}
-
 // share decides for the pods of a gang that want replicas how large these are.
-func (d *Driver) share(pods []*pod) {
-	n, _ := replicasOf(pods)
+func (d *Driver) share(pods []*gang.Pod) {
+	n, _ := gang.Replicas(pods)
 	if n == 0 {
 		return
 	}
@@ -66,7 +57,7 @@ func (d *Driver) share(pods []*pod) {
 
 // elsewhere reports whether a gang that waits for replicas fits on GPUs that have
 // more of them, or fewer, and not on those for which it waits.
-func (d *Driver) elsewhere(pods []*pod) bool {
-	n, k := replicasOf(pods)
+func (d *Driver) elsewhere(pods []*gang.Pod) bool {
+	n, k := gang.Replicas(pods)
 	return n > 0 && shared.Elsewhere(d.rooms(pods), n, k)
 }

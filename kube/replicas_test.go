@@ -49,8 +49,8 @@ func TestReplicaShare(t *testing.T) {
 	d.podChanged(one)
 	steps(t, d)
 	p := d.pods["1"]
-	if p.Request.GPUs != 1 || p.Request.Share != 333 || p.assumed != "three" {
-		t.Errorf("one of three replicas counts for %+v, on %q", p.Request, p.assumed)
+	if p.Request.GPUs != 1 || p.Request.Share != 333 || p.Assumed != "three" {
+		t.Errorf("one of three replicas counts for %+v, on %q", p.Request, p.Assumed)
 	}
 	for name, want := range map[string]string{"three": "",
 		"bad":  "label nvidia.com/gpu.replicas does not say how many replicas a GPU has (1 to 1000)",

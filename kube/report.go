@@ -11,7 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/reports"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -33,13 +33,13 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 	var failed error
 	err := d.desk.Ask(ctx, func() {
 		p := d.pods[uid]
-		if p == nil || p.gang == nil || p.node == "" || p.Over() || p.Obj.Namespace != namespace || p.Obj.Name != name {
+		if p == nil || p.Gang == nil || p.Node == "" || p.Over() || p.Obj.Namespace != namespace || p.Obj.Name != name {
 			failed = fmt.Errorf("%w: %s/%s (uid %s) is none that this scheduler started", ErrNoPod, namespace, name,
 				uid)
 			return
 		}
-		p.report, p.reported = r, cluster.Time(at.UnixNano())
-		d.reported.Put(p.gang, r.Finished || p.gang.phase == stopping)
+		p.Report, p.Reported = r, cluster.Time(at.UnixNano())
+		d.reported.Put(p.Gang, r.Finished || p.Gang.Phase == gang.Stopping)
 	})
 	if err != nil {
 		return err
@@ -51,7 +51,8 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 // since with a checkpoint that is not booked, work would be lost. While it is to be renewed they wait, so that pods
 // which report all the time do not keep it from that.
 func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
-	if slices.ContainsFunc(d.agenda.now, func(g *gang) bool { return g.phase != starting && d.reported.Has(g) }) {
+	ends := func(g *gang.Gang) bool { return g.Phase != gang.Starting && d.reported.Has(g) }
+	if slices.ContainsFunc(d.agenda.now, ends) {
 		d.reported.Hurry()
 	}
 	if d.stale != "" {
@@ -59,34 +60,13 @@ func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
 	}
 	for _, g := range d.reported.Take(now) {
 		switch {
-		case g.phase == starting && d.gangs[g.key] == g: // the engine does not know yet that it runs
+		case g.Phase == gang.Starting && d.gangs[g.Key] == g: // the engine does not know yet that it runs
 			d.reported.Put(g, false)
-		case g.phase == running || g.phase == stopping:
-			events = append(events, g.hearReport(d.eng, now)...)
+		case g.Phase == gang.Running || g.Phase == gang.Stopping:
+			events = append(events, g.HearReport(d.eng, now)...)
 		}
 	}
 	return events
-}
-
-// annotationSource is the pod whose reports count for its gang: the first that reports, in the order
-// of their ranks. What others add is the same work, told by another rank.
-func (g *gang) annotationSource() *pod {
-	for _, p := range g.seated() {
-		if p.report != nil && p.report.Lines > 0 {
-			return p
-		}
-	}
-	return nil
-}
-
-// hearReport books what a gang's annotationSource told, if it is new.
-func (g *gang) hearReport(e *engine.Engine, now cluster.Time) []engine.Event {
-	p, rec := g.annotationSource(), e.Record(g.id)
-	if p == nil || rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
-		return nil
-	}
-	r := reports.Report{Report: p.report, Pod: p.Obj.UID, At: p.reported, Run: g.run + 1}
-	return g.Hear(&r, g.converge, rec, now)
 }
 
 // workOf is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.
@@ -96,12 +76,4 @@ func (d *Driver) workOf(id cluster.JobID) time.Duration {
 		return 0
 	}
 	return g.Work(rec)
-}
-
-// expectedEnd is when a running gang is expected to end by what it reports; Never: that does not tell.
-func (g *gang) expectedEnd(e *engine.Engine, now cluster.Time) cluster.Time {
-	if g.phase != running {
-		return cluster.Never
-	}
-	return g.End(e.Record(g.id), now)
 }

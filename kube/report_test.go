@@ -14,6 +14,7 @@ import (
 	"github.com/muster-gpu/muster/ask"
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/perf"
@@ -50,9 +51,9 @@ func stepped(lines int, step, steps float64) show.Report {
 func (d *Driver) arrives(t *testing.T) {
 	t.Helper()
 	for _, g := range d.gangs {
-		for _, s := range g.places {
-			if p := g.pods[s.Pod]; p != nil && p.binding {
-				p.node, p.binding = s.Node, false
+		for _, s := range g.Places {
+			if p := g.Pods[s.Pod]; p != nil && p.Binding {
+				p.Node, p.Binding = s.Node, false
 				d.agenda.touch(g)
 			}
 		}
@@ -66,7 +67,7 @@ func TestHearReport(t *testing.T) {
 	d, now := still(t, 1)
 	d.come(t, now, controlplane.Pod("a", 8, map[string]string{"!" + AnnotationModel: "resnet50"}))
 	d.arrives(t)
-	began, g := *now, d.pods["a"].gang
+	began, g := *now, d.pods["a"].Gang
 	at := func(s int) { *now = began.Add(time.Duration(s) * time.Second) }
 	at(100)
 	if err := d.tells(t, "a", stepped(1, 100, 1000)); err != nil {
@@ -79,7 +80,7 @@ func TestHearReport(t *testing.T) {
 	if rate := g.Pace.Rate; rate != 10 {
 		t.Errorf("it goes at %v steps a second", rate)
 	}
-	end, want := g.expectedEnd(d.eng, d.now), began.Add(190*time.Second)
+	end, want := g.ExpectedEnd(d.eng, d.now), began.Add(190*time.Second)
 	if end.Sub(0) != time.Duration(want.UnixNano()) {
 		t.Errorf("it ends %v later", end.Sub(0)-time.Duration(want.UnixNano()))
 	}
@@ -95,19 +96,19 @@ func TestHearReport(t *testing.T) {
 	saved.SavedAt, saved.Progress.Checkpoint = &step, "/ckpt"
 	at(130)
 	_ = d.tells(t, "a", saved)
-	if r := d.eng.Record(g.id); r.Saved != 125*time.Second {
+	if r := d.eng.Record(g.Job); r.Saved != 125*time.Second {
 		t.Errorf("%v of its work is saved, not what was done when it was at step 350", r.Saved)
 	}
 	at(140)
 	saved = stepped(6, 500, 1000)
 	saved.SavedAt = &step
 	_ = d.tells(t, "a", saved)
-	if r := d.eng.Record(g.id); r.Saved != 125*time.Second {
+	if r := d.eng.Record(g.Job); r.Saved != 125*time.Second {
 		t.Errorf("without a new checkpoint %v is saved", r.Saved)
 	}
 	saved.Lines, saved.Finished = 7, true
 	_ = d.tells(t, "a", saved)
-	if r := d.eng.Record(g.id); r.Saved != 140*time.Second {
+	if r := d.eng.Record(g.Job); r.Saved != 140*time.Second {
 		t.Errorf("it says that it has finished, and %v is saved", r.Saved)
 	}
 	if j := d.rowOf(g).Job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 ||
@@ -150,7 +151,7 @@ func TestReportsBooked(t *testing.T) {
 	d.arrives(t)
 	*now = now.Add(time.Minute)
 	told := func(name types.UID) float64 {
-		if l := d.pods[name].gang.Last; l != nil {
+		if l := d.pods[name].Gang.Last; l != nil {
 			return l.Step
 		}
 		return 0
@@ -186,11 +187,11 @@ func TestReportsBooked(t *testing.T) {
 	if told("c") == 21 {
 		t.Error("it is booked already")
 	}
-	g := d.pods["c"].gang
+	g := d.pods["c"].Gang
 	d.agenda.touch(g) // something happened to it
-	if once(t, d); told("c") != 21 || d.eng.Record(g.id).Saved == 0 || !g.dirty {
+	if once(t, d); told("c") != 21 || d.eng.Record(g.Job).Saved == 0 || !g.Dirty {
 		t.Errorf("what it saved is not booked before what happened to it: step %v, saved %v", told("c"),
-			d.eng.Record(g.id).Saved)
+			d.eng.Record(g.Job).Saved)
 	}
 	steps(t, d)
 }
@@ -200,21 +201,21 @@ func TestReportEarly(t *testing.T) {
 	d, now := still(t, 2, controlplane.Gang("train", 2, 8, nil)...)
 	g := d.gangs["gang/default/train"]
 	first := d.pods["train-0-0"]
-	for _, s := range g.places {
+	for _, s := range g.Places {
 		if s.Pod == first.Obj.UID {
-			first.node, first.binding = s.Node, false
+			first.Node, first.Binding = s.Node, false
 		}
 	}
-	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.phase != starting || g.Last != nil {
-		t.Fatalf("%v; it is in phase %d and told %+v", err, g.phase, g.Last)
+	if err := d.tells(t, "train-0-0", stepped(1, 3, 100)); err != nil || g.Phase != gang.Starting || g.Last != nil {
+		t.Fatalf("%v; it is in phase %d and told %+v", err, g.Phase, g.Last)
 	}
 	d.agenda.touch(g)
 	steps(t, d)
 	d.arrives(t)
 	*now = now.Add(time.Second)
 	steps(t, d)
-	if g.phase != running || g.Last == nil || g.Last.Step != 3 || d.reported.Len() != 0 {
-		t.Errorf("in phase %d it told %+v", g.phase, g.Last)
+	if g.Phase != gang.Running || g.Last == nil || g.Last.Step != 3 || d.reported.Len() != 0 {
+		t.Errorf("in phase %d it told %+v", g.Phase, g.Last)
 	}
 }
 
@@ -247,7 +248,7 @@ func TestReportNonsense(t *testing.T) {
 	_ = d.tells(t, "a", old)
 	*now = now.Add(time.Minute)
 	_ = d.tells(t, "a", stepped(2, 1.5, 1e15))
-	if r := d.eng.Record(d.pods["a"].gang.id); r.Done < 0 || r.Spec.Estimate < 0 {
+	if r := d.eng.Record(d.pods["a"].Gang.Job); r.Done < 0 || r.Spec.Estimate < 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -292,7 +293,7 @@ func TestReportGoesOn(t *testing.T) {
 	saved.SavedAt, saved.Progress.Checkpoint = &step, "/ckpt"
 	_ = d.tells(t, "a-1", saved)
 	at(150)
-	displaced := func(name, next string) *gang {
+	displaced := func(name, next string) *gang.Gang {
 		t.Helper()
 		d.come(t, now, controlplane.Pod("big-"+name, 8, map[string]string{LabelTier: "critical"}))
 		d.podGone(d.pods[types.UID(name)].Obj)
@@ -300,21 +301,21 @@ func TestReportGoesOn(t *testing.T) {
 		d.arrives(t)
 		*now = now.Add(time.Minute)
 		d.come(t, now, pod(next))
-		return d.pods[types.UID(next)].gang
+		return d.pods[types.UID(next)].Gang
 	}
 	g := displaced("a-1", "a-2")
-	if r := d.eng.Record(g.id); r == nil || r.Done != 110*time.Second || r.Spec.Estimate != 190*time.Second {
+	if r := d.eng.Record(g.Job); r == nil || r.Done != 110*time.Second || r.Spec.Estimate != 190*time.Second {
 		t.Fatalf("it goes on with %+v", r)
 	}
 	d.podGone(d.pods["big-a-1"].Obj)
 	steps(t, d)
 	d.arrives(t)
-	if g.phase != running {
-		t.Fatalf("it is in phase %d", g.phase)
+	if g.Phase != gang.Running {
+		t.Fatalf("it is in phase %d", g.Phase)
 	}
 	*now = now.Add(10 * time.Second)
 	g = displaced("a-2", "a-3")
-	if r := d.eng.Record(g.id); r == nil || r.Done != 110*time.Second || r.Spec.Estimate != 190*time.Second {
+	if r := d.eng.Record(g.Job); r == nil || r.Done != 110*time.Second || r.Spec.Estimate != 190*time.Second {
 		t.Errorf("the second time it goes on with %+v", r)
 	}
 }
@@ -326,7 +327,7 @@ func TestReportConverges(t *testing.T) {
 		controlplane.Pod("wrong", 8, map[string]string{"!" + AnnotationConverge: "loss"}))
 	d.arrives(t)
 	curve := perf.LossCurve{B0: 0.02, B1: 0.5, B2: 0.2}
-	g, end := d.pods["a"].gang, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}.End(curve, 10)
+	g, end := d.pods["a"].Gang, perf.Convergence{Metric: "loss", Below: 0.001, Times: 2}.End(curve, 10)
 	for k := 1; k <= 10; k++ {
 		*now = now.Add(10 * time.Second)
 		r, v := stepped(k, float64(10*k), 0), curve.At(float64(10*k))
@@ -338,10 +339,10 @@ func TestReportConverges(t *testing.T) {
 	if !g.Last.Predicted || math.Abs(g.Last.Steps-end) > 20 {
 		t.Errorf("%+v, it converges at step %v", g.Last, end)
 	}
-	if at := g.expectedEnd(d.eng, d.now).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
+	if at := g.ExpectedEnd(d.eng, d.now).Sub(d.now); math.Abs(at.Seconds()-(end-100)) > 30 {
 		t.Errorf("it ends in %v", at)
 	}
-	if why := d.pods["wrong"].gang.refused; !strings.Contains(why, "annotation muster.sh/converge of pod wrong") {
+	if why := d.pods["wrong"].Gang.Refused; !strings.Contains(why, "annotation muster.sh/converge of pod wrong") {
 		t.Errorf("what cannot be read: %q", why)
 	}
 }
@@ -358,7 +359,7 @@ func TestReportListed(t *testing.T) {
 	if err := d.tells(t, "a", r); err != nil {
 		t.Fatal(err)
 	}
-	g, l := d.pods["a"].gang, d.see()
+	g, l := d.pods["a"].Gang, d.see()
 	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" ||
 		j.Progress.Steps != 0 || j.Progress.Predicted {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)

@@ -9,8 +9,8 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gpus"
-	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/places"
 )
 
@@ -19,61 +19,61 @@ import (
 // Each change of a pod is compared with what was read of it, and what differs is read again.
 
 // reread reads again what changed of a pod.
-func (d *Driver) reread(p *pod) {
+func (d *Driver) reread(p *gang.Pod) {
 	d.nodes.World.Changed()
-	g := p.gang
+	g := p.Gang
 	switch {
 	case g == nil:
 		d.rereadForeign(p)
-	case p.node != "" || p.binding || g.phase != gathering && g.phase != waiting:
+	case p.Node != "" || p.Binding || g.Phase != gang.Gathering && g.Phase != gang.Waiting:
 		d.rereadBound(p)
-	case claimOf(d.objects, p.Obj).Key != g.key && g.of == "":
+	case claimOf(d.objects, p.Obj).Key != g.Key && g.Of == "":
 		d.read(p)
 		d.rejoin(p)
 	default:
 		d.endTurn(g)
 		d.read(p)
-		p.Around = fit.Around(p.Obj) + p.claimed.Wants
+		p.Around = fit.Around(p.Obj) + p.Claimed.Wants
 		p.Read(d.fit)
 		d.agenda.touch(g)
-		g.told.Since(d.now, d.opt.TellAfter)
+		g.Told.Since(d.now, d.opt.TellAfter)
 	}
 }
 
 // read reads what a pod asks for.
-func (d *Driver) read(p *pod) {
+func (d *Driver) read(p *gang.Pod) {
 	requests := gpus.Requests(p.Obj)
 	p.Request = d.gpus.RequestIn(requests)
 	p.Replica = d.gpus.ReplicaIn(p.Obj, requests, &p.Request)
 	d.readNeeds(p, requests)
-	if p.claimed.Known {
-		p.Request = p.claimed.Counts.Add(p.Request)
+	if p.Claimed.Known {
+		p.Request = p.Claimed.Counts.Add(p.Request)
 	}
 }
 
 // rereadForeign counts what a foreign pod holds now.
-func (d *Driver) rereadForeign(p *pod) {
-	counted := d.nodes.DropForeign(p.node, &p.Pod)
+func (d *Driver) rereadForeign(p *gang.Pod) {
+	counted := d.nodes.DropForeign(p.Node, &p.Pod)
 	d.read(p)
 	if counted {
-		d.nodes.AddForeign(p.node, &p.Pod)
+		d.nodes.AddForeign(p.Node, &p.Pod)
 	}
 	d.nodes.Dirty, d.nodes.SizesDirty = true, true
 }
 
 // rereadBound notes what CPU and memory a pod of ours holds now; its GPUs cannot change.
-func (d *Driver) rereadBound(p *pod) {
+func (d *Driver) rereadBound(p *gang.Pod) {
 	now := d.gpus.RequestOf(p.Obj)
 	if p.Request.CPU == now.CPU && p.Request.RAM == now.RAM {
 		return
 	}
 	p.Request.CPU, p.Request.RAM = now.CPU, now.RAM
-	p.gang.resized, d.nodes.SizesDirty = true, true
+	p.Gang.Resized, d.nodes.SizesDirty = true, true
 }
 
 // factsOf is the terms of a gang and what these pods ask for, as a number: the same as long as the engine's job of it
 // would be the same.
-func (d *Driver) factsOf(g *gang, pods []*pod) uint64 {
+func (d *Driver) factsOf(g *gang.Gang, pods []*gang.Pod) uint64 {
 	if len(pods) == 0 {
 		return 0
 	}
@@ -92,23 +92,23 @@ func (d *Driver) reshapeAll(snap *engine.Snapshot) {
 	for i := range snap.Jobs {
 		rec := &snap.Jobs[i]
 		g := d.byID[rec.Spec.ID]
-		if g == nil || !g.resized {
+		if g == nil || !g.Resized {
 			continue
 		}
-		if (g.phase == running || g.phase == starting) &&
+		if (g.Phase == gang.Running || g.Phase == gang.Starting) &&
 			(rec.State == engine.Running || rec.State == engine.Starting) && rec.Spec.Elastic == (cluster.Elastic{}) {
 			d.reshape(g, rec)
 		}
-		g.resized = false
+		g.Resized = false
 	}
 }
 
 // reshape makes the task sets of a gang what its pods hold, if that can run and its places are the engine's, which they
 // are not while it is repaired.
-func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
-	was := places.Layout{Tasks: rec.Spec.Tasks, Places: g.places, Allocs: rec.Allocs}
+func (d *Driver) reshape(g *gang.Gang, rec *engine.JobRecord) {
+	was := places.Layout{Tasks: rec.Spec.Tasks, Places: g.Places, Allocs: rec.Allocs}
 	now, ok := was.Resized(func(s *places.Place, r cluster.Request) cluster.Request {
-		if p := g.pods[s.Pod]; p != nil && !p.Over() {
+		if p := g.Pods[s.Pod]; p != nil && !p.Over() {
 			r.CPU, r.RAM = p.Request.CPU, p.Request.RAM
 		}
 		return r
@@ -118,34 +118,12 @@ func (d *Driver) reshape(g *gang, rec *engine.JobRecord) {
 	}
 }
 
-// takesPlace reports whether a pod that is new can have a place of its gang: it asks for what the place is for, or for
-// the same GPUs and as much CPU and memory as the node has left - the pod before it may have been resized.
-func (p *pod) takesPlace(all *nodes.Room, r *cluster.Request, node string) bool {
-	if p.Asks(r) {
-		return true
-	}
-	if all.Lost(node) || p.Replica.One || len(p.Obj.Spec.ResourceClaims) > 0 || !p.SameDevices(r) {
-		return false
-	}
-	cpu, ram := all.Rest(settledBut(nil)).Left(node)
-	return p.Request.CPU <= cpu && p.Request.RAM <= ram
-}
-
-// outgrown says on which node a start would find less CPU or memory than the engine believes, because pods there were
-// resized and it has yet to hear of that; "": on none.
-func (g *gang) outgrown(all *nodes.Room, a *engine.Action) string {
-	if !all.SizesDirty {
-		return ""
-	}
-	return all.Rest(settledBut(g)).Outgrown(a.Allocs)
-}
-
 // sendBack takes a gang back until the engine knows what pods hold now.
-func (d *Driver) sendBack(g *gang, why string) {
-	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.name, "reason", why)
-	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.id},
-		engine.Event{Type: engine.Cancelled, Job: g.id})
+func (d *Driver) sendBack(g *gang.Gang, why string) {
+	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.Name, "reason", why)
+	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.Job},
+		engine.Event{Type: engine.Cancelled, Job: g.Job})
 	d.agenda.at(g, d.now.Add(resizeEvery))
 	d.withdraw(g)
-	g.refused = why
+	g.Refused = why
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // change lets a pod be another than it was, as a watch would say it.
@@ -41,11 +42,11 @@ func (w *world) settleDown(t testing.TB) {
 func (w *world) run(t *testing.T, obj *v1.Pod) *v1.Pod {
 	t.Helper()
 	p := w.pods[obj.UID]
-	if p == nil || p.assumed == "" {
-		t.Fatalf("pod %s is not being bound: %s", obj.Name, w.gangs["pod/"+obj.Name].refused)
+	if p == nil || p.Assumed == "" {
+		t.Fatalf("pod %s is not being bound: %s", obj.Name, w.gangs["pod/"+obj.Name].Refused)
 	}
-	g, node := p.gang, p.assumed
-	w.bound(g, p, g.run, node, nil)
+	g, node := p.Gang, p.Assumed
+	w.bound(g, p, g.Run, node, nil)
 	obj = obj.DeepCopy()
 	obj.Spec.NodeName, obj.Status.Phase = node, v1.PodRunning
 	w.podChanged(obj)
@@ -80,7 +81,7 @@ func TestWaitingPodChanges(t *testing.T) {
 	}
 	p = w.change(t, p, func(p *v1.Pod) { p.Labels[LabelQueue] = "a" })
 	if w.at("p") == "" {
-		t.Errorf("p waits though it tolerates the taint and its queue is right: %s", w.gangs["pod/p"].refused)
+		t.Errorf("p waits though it tolerates the taint and its queue is right: %s", w.gangs["pod/p"].Refused)
 	}
 	if w.at("same") != "" {
 		t.Error("a pod that p was alike before does not tolerate the taint")
@@ -95,7 +96,7 @@ func TestWaitingPodChanges(t *testing.T) {
 	}
 	big = w.change(t, big, func(p *v1.Pod) { p.Labels[LabelQueue] = "a" })
 	if w.at("big") == "" {
-		t.Errorf("big waits though its queue is another: %s", w.gangs["pod/big"].refused)
+		t.Errorf("big waits though its queue is another: %s", w.gangs["pod/big"].Refused)
 	}
 	late := controlplane.Pod("late", 1,
 		map[string]string{LabelQueue: "a", LabelGang: "pair", "!" + AnnotationSize: "2"})
@@ -133,7 +134,7 @@ func TestJobChanges(t *testing.T) {
 	w.jobChanged(j)
 	w.settleDown(t)
 	if w.at("p") == "" {
-		t.Errorf("p waits though its Job names another queue: %s", w.gangs["pod/p"].refused)
+		t.Errorf("p waits though its Job names another queue: %s", w.gangs["pod/p"].Refused)
 	}
 }
 
@@ -193,7 +194,7 @@ func (w *world) same(t *testing.T) {
 	for _, obj := range w.nodes.Objects() {
 		name, sum := obj.Name, int64(0)
 		for q := range w.nodes.World.On(name) {
-			if p := podOf(q); p.gang != nil {
+			if p := gang.PodOf(q); p.Gang != nil {
 				sum += p.Request.CPU
 			}
 		}
@@ -205,22 +206,22 @@ func (w *world) same(t *testing.T) {
 
 // A gang of which one pod was resized keeps its places, and the pod that its owner makes for that one gets its place.
 func TestResizeInGang(t *testing.T) {
-	gang := controlplane.Gang("g", 3, 2, nil)
-	w := newWorld(t, nil, someNodes(1, 8), gang...)
-	for i := range gang {
-		p := w.pods[gang[i].UID]
-		w.bound(p.gang, p, p.gang.run, p.assumed, nil)
-		gang[i] = gang[i].DeepCopy()
-		gang[i].Spec.NodeName, gang[i].Status.Phase = "n0", v1.PodRunning
-		w.podChanged(gang[i])
+	pods := controlplane.Gang("g", 3, 2, nil)
+	w := newWorld(t, nil, someNodes(1, 8), pods...)
+	for i := range pods {
+		p := w.pods[pods[i].UID]
+		w.bound(p.Gang, p, p.Gang.Run, p.Assumed, nil)
+		pods[i] = pods[i].DeepCopy()
+		pods[i].Spec.NodeName, pods[i].Status.Phase = "n0", v1.PodRunning
+		w.podChanged(pods[i])
 	}
 	w.settleDown(t)
-	gang[1] = w.change(t, gang[1], func(p *v1.Pod) { cpus(p, "50") })
+	pods[1] = w.change(t, pods[1], func(p *v1.Pod) { cpus(p, "50") })
 	w.same(t)
-	if g := w.gangs["gang/default/g"]; g.phase != running || len(g.spec.Tasks) != 2 {
-		t.Errorf("phase %d, tasks %+v", g.phase, g.spec.Tasks)
+	if g := w.gangs["gang/default/g"]; g.Phase != gang.Running || len(g.Spec.Tasks) != 2 {
+		t.Errorf("phase %d, tasks %+v", g.Phase, g.Spec.Tasks)
 	}
-	w.podGone(gang[1])
+	w.podGone(pods[1])
 	again := controlplane.Gang("g", 3, 2, nil)[1]
 	again.Name = "again"
 	w.add(again)

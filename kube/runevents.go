@@ -9,11 +9,10 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/confirm"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/mig"
-	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/places"
-	"github.com/muster-gpu/muster/kube/plans"
 )
 
 // What events tell the engine of gangs that run: that they are of other pods than before (JobReshaped), that they are
@@ -30,7 +29,7 @@ func (d *Driver) checkTaken() {
 		d.stale = cmp.Or(d.stale, "it did not take over "+ev.Type.String())
 		known := ev.Type == engine.NodeChanged || ev.Type == engine.Updated
 		if g := d.byID[ev.Job]; g != nil && !known { // as if it were found bound
-			d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.WasCancelled})
+			d.queued = append(d.queued, engine.Event{Type: engine.Stopped, Job: g.Job, Reason: engine.WasCancelled})
 			d.withdraw(g)
 		}
 	}
@@ -38,17 +37,17 @@ func (d *Driver) checkTaken() {
 
 // adoptNow has the engine take over a gang that is found bound while it works. Where its devices are not free in the
 // books, the engine is renewed.
-func (d *Driver) adoptNow(g *gang) []engine.Event {
+func (d *Driver) adoptNow(g *gang.Gang) []engine.Event {
 	switch {
 	case d.stale != "":
 		return nil // it is found then
 	case d.opt.Failures.Blame(g.Members()) != "":
 		d.expel(g, d.opt.Failures.Blame(g.Members()))
 		return nil
-	case !g.isKnown(d.nodes, d.opt.Seal):
+	case !g.IsKnown(d.nodes, d.opt.Seal):
 		d.stale = "found bound"
 		return nil
-	case g.joins(d.nodes):
+	case g.Joins(d.nodes):
 		d.agenda.at(g, d.now)
 		return nil
 	}
@@ -75,7 +74,7 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 		})
 	}
 	if err != nil || d.eng.CheckAdopted(&f.rec) != "" {
-		g.places, g.plan, g.missing, g.nth = nil, "", nil, 0
+		g.Places, g.Plan, g.Missing, g.Repairs = nil, "", nil, 0
 		d.stale = "found bound"
 		return nil
 	}
@@ -84,43 +83,24 @@ func (d *Driver) adoptNow(g *gang) []engine.Event {
 	return []engine.Event{d.unconfirmed.Adopted(&f.rec)}
 }
 
-// isKnown reports whether the engine has all nodes on which the gang is, or is to be.
-func (g *gang) isKnown(all *nodes.Room, seal plans.Key) bool {
-	if p, _, _ := g.latest(seal); p != nil {
-		for _, on := range p.On {
-			if !all.Has(on.Node) {
-				return false
-			}
-		}
-	}
-	return !slices.ContainsFunc(g.seated(), func(p *pod) bool { return !all.Has(p.node) })
-}
-
-// joins reports whether the engine hears of a node of a gang in this very step.
-func (g *gang) joins(all *nodes.Room) bool {
-	return slices.ContainsFunc(g.seated(), func(p *pod) bool {
-		return all.Joins(p.node)
-	})
-}
-
 // repairGang books that a gang is whole again, or lost a node: its patch is one with it, and what is lost is taken out.
-func (d *Driver) repairGang(g *gang) (events []engine.Event) {
-	rec := d.unconfirmed.Record(d.eng, g.id)
-	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.phase != running {
-		g.repair.wanted = g.repair.wanted && !g.needsRepair(d.nodes) // it leaves as a whole
+func (d *Driver) repairGang(g *gang.Gang) (events []engine.Event) {
+	rec := d.unconfirmed.Record(d.eng, g.Job)
+	if rec == nil || rec.State != engine.Starting && rec.State != engine.Running || g.Phase != gang.Running {
+		g.Repair.Wanted = g.Repair.Wanted && !g.NeedsRepair(d.nodes) // it leaves as a whole
 		return nil
 	}
-	w := d.gangs[patchKey(g)]
+	w := d.gangs[g.PatchKey()]
 	whole := false
-	if w != nil && w.phase == running && w.leaves == "" {
-		r := d.unconfirmed.Record(d.eng, w.id)
+	if w != nil && w.Phase == gang.Running && w.Leaves == "" {
+		r := d.unconfirmed.Record(d.eng, w.Job)
 		if r != nil && (r.State == engine.Starting || r.State == engine.Running) {
-			events = append(events, engine.Event{Type: engine.Stopped, Job: w.id, Reason: engine.WasCancelled})
+			events = append(events, engine.Event{Type: engine.Stopped, Job: w.Job, Reason: engine.WasCancelled})
 			d.mergePatch(g, w, rec, r)
 			whole = true
 		}
 	}
-	lost := g.needsRepair(d.nodes)
+	lost := g.NeedsRepair(d.nodes)
 	if lost {
 		d.takeOutLost(g, rec)
 		d.agenda.touch(g)
@@ -133,15 +113,15 @@ func (d *Driver) repairGang(g *gang) (events []engine.Event) {
 
 // repairEvents tell the engine what is left of gangs that lost a node, before it hears of the node: it would stop them.
 func (d *Driver) repairEvents() (events []engine.Event) {
-	var list []*gang
+	var list []*gang.Gang
 	for _, g := range d.gangs {
-		if g.needsRepair(d.nodes) {
+		if g.NeedsRepair(d.nodes) {
 			list = append(list, g)
 		}
 	}
-	slices.SortFunc(list, func(a, b *gang) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(list, func(a, b *gang.Gang) int { return cmp.Compare(a.Key, b.Key) })
 	for _, g := range list {
-		if d.gangs[g.key] == g { // else it was a patch
+		if d.gangs[g.Key] == g { // else it was a patch
 			events = append(events, d.repairGang(g)...)
 		}
 	}
@@ -150,16 +130,16 @@ func (d *Driver) repairEvents() (events []engine.Event) {
 
 // dividedNow tells the engine that a gang which started with more pods than it needs is a gang of those that it needs,
 // and each of the others one for itself.
-func (d *Driver) dividedNow(g *gang) (events []engine.Event) {
-	rec := d.unconfirmed.Record(d.eng, g.id)
+func (d *Driver) dividedNow(g *gang.Gang) (events []engine.Event) {
+	rec := d.unconfirmed.Record(d.eng, g.Job)
 	if rec == nil || rec.State != engine.Starting {
 		return nil
 	}
 	if rec.Spec.Elastic != (cluster.Elastic{}) {
-		rec.Spec = g.spec // as it started
+		rec.Spec = g.Spec // as it started
 	}
 	var ones []engine.JobRecord
-	if g.places.HasSurplus() {
+	if g.Places.HasSurplus() {
 		ones = d.divideGang(g, rec)
 	}
 	events = append(events, d.unconfirmed.Reshaped(rec))
@@ -175,7 +155,7 @@ func (d *Driver) resizedNow(snap *engine.Snapshot) (events []engine.Event) {
 	for i := range snap.Jobs {
 		rec := &snap.Jobs[i]
 		g := d.byID[rec.Spec.ID]
-		if g == nil || !g.resized || g.phase != running && g.phase != starting {
+		if g == nil || !g.Resized || g.Phase != gang.Running && g.Phase != gang.Starting {
 			continue
 		}
 		if rec.State != engine.Running && rec.State != engine.Starting {
@@ -191,27 +171,27 @@ func (d *Driver) resizedNow(snap *engine.Snapshot) (events []engine.Event) {
 		}
 	}
 	for _, g := range d.byID {
-		g.resized = false
+		g.Resized = false
 	}
 	return events
 }
 
 // staysPut tells the engine that a gang that runs does not come back when it is stopped.
-func (d *Driver) staysPut(g *gang) engine.Event {
-	spec := *g.spec
-	spec.Name, spec.NoRequeue, spec.Checkpoint = g.name, true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
+func (d *Driver) staysPut(g *gang.Gang) engine.Event {
+	spec := *g.Spec
+	spec.Name, spec.NoRequeue, spec.Checkpoint = g.Name, true, cluster.Checkpoint{Interval: spec.Checkpoint.Interval}
 	spec.Nodes, spec.PerNode, spec.NodeLimits, spec.Topology = "", 0, nil, cluster.Topology{}
-	g.spec = &spec
-	return d.unconfirmed.Must(engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+	g.Spec = &spec
+	return d.unconfirmed.Must(engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec})
 }
 
 // mayGo tells the engine that gangs that run come back when they are stopped, on nodes that suit them: they are to be
 // moved.
-func (d *Driver) mayGo(gangs map[*gang]bool) (events []engine.Event) {
-	list := slices.SortedFunc(maps.Keys(gangs), func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
+func (d *Driver) mayGo(gangs map[*gang.Gang]bool) (events []engine.Event) {
+	list := slices.SortedFunc(maps.Keys(gangs), gang.ByJob)
 	for _, g := range list {
-		rec := d.eng.Record(g.id)
-		if rec == nil || rec.State != engine.Running || g.phase != running {
+		rec := d.eng.Record(g.Job)
+		if rec == nil || rec.State != engine.Running || g.Phase != gang.Running {
 			delete(gangs, g)
 			continue
 		}
@@ -221,9 +201,9 @@ func (d *Driver) mayGo(gangs map[*gang]bool) (events []engine.Event) {
 			delete(gangs, g)
 			continue
 		}
-		g.spec = &spec
+		g.Spec = &spec
 		events = append(append(events, d.nodes.Sets.Name(s)...),
-			engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+			engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec})
 	}
 	return events
 }

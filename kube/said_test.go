@@ -45,15 +45,15 @@ func TestSlips(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil, someNodes(1, 8), controlplane.Pod("p", c.gpus, c.more))
-			g := w.pods["p"].gang
+			g := w.pods["p"].Gang
 			if c.want == "" {
 				if w.at("p") == "" {
-					t.Errorf("it waits: %s", g.refused)
+					t.Errorf("it waits: %s", g.Refused)
 				}
 				return
 			}
-			if w.at("p") != "" || !strings.Contains(g.refused, c.want) {
-				t.Errorf("it is at %q, and says %q", w.at("p"), g.refused)
+			if w.at("p") != "" || !strings.Contains(g.Refused, c.want) {
+				t.Errorf("it is at %q, and says %q", w.at("p"), g.Refused)
 			}
 		})
 	}
@@ -70,8 +70,8 @@ func TestLastQueueGoes(t *testing.T) {
 	w.queues.Touch()
 	w.settleDown(t)
 	for _, name := range []string{"wrong", "large"} {
-		if w.at(name) != "" || !strings.Contains(w.gangs["pod/"+name].refused, "no queue is configured") {
-			t.Errorf("%s is at %q, and says %q", name, w.at(name), w.gangs["pod/"+name].refused)
+		if w.at(name) != "" || !strings.Contains(w.gangs["pod/"+name].Refused, "no queue is configured") {
+			t.Errorf("%s is at %q, and says %q", name, w.at(name), w.gangs["pod/"+name].Refused)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/holds"
 )
 
@@ -21,14 +22,14 @@ func (d *Driver) setNodeAside(name, why string) {
 }
 
 // expel makes the bound pods of a gang foreign: they take room, no more. Those that wait are looked at again.
-func (d *Driver) expel(g *gang, why string) {
-	for _, p := range g.sorted() {
-		if p.node != "" || p.binding {
+func (d *Driver) expel(g *gang.Gang, why string) {
+	for _, p := range g.Sorted() {
+		if p.Node != "" || p.Binding {
 			d.setAside.Pod(p.Obj, why)
 			d.disown(p)
 		}
 	}
-	if g.id != cluster.NoJob {
+	if g.Job != cluster.NoJob {
 		d.withdraw(g)
 	}
 }
@@ -63,8 +64,8 @@ func (d *Driver) dropJobs(snap *engine.Snapshot, gone func(*engine.JobRecord) bo
 		}
 		if g := d.byID[r.Spec.ID]; g != nil {
 			d.expel(g, failed.Error())
-			g.refused = "it cannot be scheduled: " + failed.Error()
-			g.refusedIn, g.refusedFor, g.refusedAs = d.refusalEpoch, uids(g.ready()), g.facts
+			g.Refused = "it cannot be scheduled: " + failed.Error()
+			g.RefusedIn, g.RefusedFor, g.RefusedAs = d.refusalEpoch, gang.UIDs(g.Ready()), g.Facts
 		}
 		return true
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/amount"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
@@ -82,7 +83,7 @@ func (w *world) at(name string) string {
 	if p == nil {
 		return ""
 	}
-	return p.at()
+	return p.At()
 }
 
 // boundWith is a pod that is found bound, with a plan on it.
@@ -181,7 +182,7 @@ func TestSealedPlan(t *testing.T) {
 		"another key's":  plans.Key("x").Seal("g-0", AnnotationPlan, plan)} {
 		w := start(seal)
 		g := w.gangs["gang/default/g"]
-		if g == nil || g.phase != running || len(g.places) != 1 || len(w.eng.Beliefs()) != 2 {
+		if g == nil || g.Phase != gang.Running || len(g.Places) != 1 || len(w.eng.Beliefs()) != 2 {
 			t.Errorf("seal %s: the gang is to have what its pod holds, and the other pod its turn: %+v", name, g)
 		}
 	}
@@ -226,7 +227,7 @@ func TestManyKinds(t *testing.T) {
 			if i >= 10 && taken[nodes[i].Name] {
 				continue // an earlier one has it
 			}
-			t.Fatalf("pod %s waits: %s", p.Name, w.gangs["pod/"+p.Name].refused)
+			t.Fatalf("pod %s waits: %s", p.Name, w.gangs["pod/"+p.Name].Refused)
 		}
 		if _, ok := n.Obj.Labels[key]; !ok {
 			t.Errorf("pod %s is on %s, which does not have %s", p.Name, at, key)
@@ -320,7 +321,7 @@ func TestGarbage(t *testing.T) {
 		}
 		if w.at("ok") == "" {
 			p := w.pods["ok"]
-			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].refused, p.Signature,
+			t.Fatalf("seed %d: an ordinary pod waits: %s; %q, of %s", seed, w.gangs["pod/ok"].Refused, p.Signature,
 				string(patch.JSON(p.Obj.Spec)))
 		}
 		if w.aside.count["handler"] > 0 {

@@ -11,10 +11,9 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/moves"
-	"github.com/muster-gpu/muster/kube/nodes"
-	"github.com/muster-gpu/muster/kube/places"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -24,7 +23,7 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	p := d.pods[obj.UID]
 	if p == nil {
 		if obj.Status.Phase == v1.PodSucceeded || obj.Status.Phase == v1.PodFailed { // it was over before we met it
-			if !d.ready.Load() && obj.Spec.SchedulerName == d.opt.Scheduler && finished(obj) {
+			if !d.ready.Load() && obj.Spec.SchedulerName == d.opt.Scheduler && gang.Finished(obj) {
 				d.earlier = append(d.earlier, obj)
 			}
 			return
@@ -46,25 +45,25 @@ func (d *Driver) podChanged(obj *v1.Pod) {
 	if d.claims.Resolve(&p.Neighbour); p.Over() {
 		d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
 	}
-	if p.gang == nil {
-		if was := p.node; obj.Spec.NodeName != was || p.Over() {
-			p.node = obj.Spec.NodeName
+	if p.Gang == nil {
+		if was := p.Node; obj.Spec.NodeName != was || p.Over() {
+			p.Node = obj.Spec.NodeName
 			d.nodes.DropForeign(was, &p.Pod)
-			if p.node != "" && !p.Over() {
-				d.nodes.AddForeign(p.node, &p.Pod)
+			if p.Node != "" && !p.Over() {
+				d.nodes.AddForeign(p.Node, &p.Pod)
 			}
 		}
 		return
 	}
 	if obj.Spec.NodeName != "" {
-		p.node = obj.Spec.NodeName
+		p.Node = obj.Spec.NodeName
 	}
-	d.agenda.touch(p.gang)
+	d.agenda.touch(p.Gang)
 }
 
 // meet takes in a pod that was not known.
-func (d *Driver) meet(obj *v1.Pod) *pod {
-	p := &pod{node: obj.Spec.NodeName, nominated: obj.Status.NominatedNodeName}
+func (d *Driver) meet(obj *v1.Pod) *gang.Pod {
+	p := &gang.Pod{Node: obj.Spec.NodeName, Nominated: obj.Status.NominatedNodeName}
 	p.Record = p
 	p.Obj = obj
 	d.read(p)
@@ -82,8 +81,8 @@ func (d *Driver) podGone(obj *v1.Pod) {
 	delete(d.pods, obj.UID)
 	d.move(p, true)
 	d.nodes.Dirty = d.claims.Unpay(&p.Neighbour) || d.nodes.Dirty
-	if p.gang == nil {
-		d.nodes.DropForeign(p.node, &p.Pod)
+	if p.Gang == nil {
+		d.nodes.DropForeign(p.Node, &p.Pod)
 		return
 	}
 	d.leave(p)
@@ -91,73 +90,73 @@ func (d *Driver) podGone(obj *v1.Pod) {
 
 // join finds out whose a pod is. One that is bound and not by a plan of ours is
 // foreign: it only takes room.
-func (d *Driver) join(p *pod) {
-	if p.Obj.Spec.SchedulerName != d.opt.Scheduler || p.node != "" && plans.Of(p.Obj) == nil {
-		if p.node != "" {
-			d.nodes.AddForeign(p.node, &p.Pod)
+func (d *Driver) join(p *gang.Pod) {
+	if p.Obj.Spec.SchedulerName != d.opt.Scheduler || p.Node != "" && plans.Of(p.Obj) == nil {
+		if p.Node != "" {
+			d.nodes.AddForeign(p.Node, &p.Pod)
 		}
-		if p.node != "" && p.Obj.Spec.SchedulerName == d.opt.Scheduler && p.Obj.Annotations[AnnotationPlan] != "" {
+		if p.Node != "" && p.Obj.Spec.SchedulerName == d.opt.Scheduler && p.Obj.Annotations[AnnotationPlan] != "" {
 			d.setAside.Pod(p.Obj, "annotation "+AnnotationPlan+" makes no sense")
 		}
 		return
 	}
 	p.Around = fit.Around(p.Obj)
 	p.Read(d.fit)
-	p.gang, p.Managed = d.gangOf(p.Obj), true
-	p.gang.pods[p.Obj.UID] = p
+	p.Gang, p.Managed = d.gangOf(p.Obj), true
+	p.Gang.Pods[p.Obj.UID] = p
 	d.claims.Resolve(&p.Neighbour)
-	d.agenda.touch(p.gang)
+	d.agenda.touch(p.Gang)
 }
 
 // leave takes a pod out of its gang.
-func (d *Driver) leave(p *pod) {
-	g := p.gang
-	delete(g.pods, p.Obj.UID)
-	p.gang, p.Managed = nil, false
+func (d *Driver) leave(p *gang.Pod) {
+	g := p.Gang
+	delete(g.Pods, p.Obj.UID)
+	p.Gang, p.Managed = nil, false
 	d.agenda.touch(g)
 }
 
 // settle compares a gang with its pods and returns what the engine has to know.
-func (d *Driver) settle(g *gang, now cluster.Time) []engine.Event {
-	switch g.phase {
-	case gathering:
+func (d *Driver) settle(g *gang.Gang, now cluster.Time) []engine.Event {
+	switch g.Phase {
+	case gang.Gathering:
 		return d.gather(g, now)
-	case waiting:
+	case gang.Waiting:
 		return d.settleWaiting(g)
-	case starting:
+	case gang.Starting:
 		return d.settleStarting(g, now)
-	case unwinding:
+	case gang.Unwinding:
 		return d.settleUnwinding(g, now)
-	case running:
+	case gang.Running:
 		return d.settleRunning(g)
-	case moving:
+	case gang.Moving:
 		return d.settleMoving(g, now)
 	}
 	return d.settleStopping(g)
 }
 
 // gather submits a gang that is complete.
-func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
-	if len(g.pods) == 0 {
+func (d *Driver) gather(g *gang.Gang, now cluster.Time) []engine.Event {
+	if len(g.Pods) == 0 {
 		d.endTurn(g)
 		d.drop(g)
 		return nil
 	}
-	if g.boundByPlan() { // by the scheduler before this one
+	if g.BoundByPlan() { // by the scheduler before this one
 		return d.adoptNow(g)
 	}
-	if g.retry > now {
-		d.agenda.at(g, g.retry)
+	if g.Retry > now {
+		d.agenda.at(g, g.Retry)
 		return nil
 	}
-	if !g.asks() {
-		g.refused = ""
+	if !g.Asks() {
+		g.Refused = ""
 		d.endTurn(g)
 		return nil
 	}
-	m, err := g.need()
+	m, err := g.Need()
 	if err != nil {
-		g.refused = err.Error()
+		g.Refused = err.Error()
 		return nil
 	}
 	if d.leftover(g) {
@@ -165,21 +164,22 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	}
 	need, more, lacks := d.startingPods(g, &m)
 	if size := max(1, m.Size); len(need) < size {
-		g.refused = g.lacksPods(len(need), size, lacks)
+		g.Refused = g.LacksPods(len(need), size, lacks)
 		return nil
 	}
 	if events, done := d.succeed(g, need, more); done {
 		return events
 	}
 	pods := slices.Concat(need, more)
-	if g.refusedIn == d.refusalEpoch && slices.Equal(g.refusedFor, uids(pods)) && g.refusedAs == d.factsOf(g, pods) {
+	if g.RefusedIn == d.refusalEpoch && slices.Equal(g.RefusedFor, gang.UIDs(pods)) &&
+		g.RefusedAs == d.factsOf(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
 	if spec == nil && len(more) > 0 {
 		pods, more = need, nil
 		spec = d.propose(g, pods, 0, m)
-		g.narrow = spec != nil // what it does not need is in the way
+		g.Narrow = spec != nil // what it does not need is in the way
 	}
 	if spec == nil {
 		return nil
@@ -188,9 +188,9 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 	if !ok {
 		return nil
 	}
-	g.more = g.more[:0]
+	g.Optional = g.Optional[:0]
 	for _, p := range more {
-		g.more = append(g.more, p.Obj.UID)
+		g.Optional = append(g.Optional, p.Obj.UID)
 	}
 	d.inherit(g, need)
 	return append(events, d.submit(g, spec, pods, now)...)
@@ -198,9 +198,9 @@ func (d *Driver) gather(g *gang, now cluster.Time) []engine.Event {
 
 // propose makes the engine's job of a gang with these pods, of which it can do
 // without so many; nil: it cannot be submitted yet, and says why.
-func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cluster.Job {
-	if why := d.opt.Failures.Blame(objectsOf(pods)); why != "" {
-		g.refused = why
+func (d *Driver) propose(g *gang.Gang, pods []*gang.Pod, more int, m gangs.Membership) *cluster.Job {
+	if why := d.opt.Failures.Blame(gang.Objects(pods)); why != "" {
+		g.Refused = why
 		d.setAside.Gang(pods[0].Obj, why)
 		return nil
 	}
@@ -209,142 +209,98 @@ func (d *Driver) propose(g *gang, pods []*pod, more int, m gangs.Membership) *cl
 		err = d.wants(g, pods)
 	}
 	if err != nil {
-		g.refused = err.Error()
+		g.Refused = err.Error()
 		return nil
 	}
 	d.share(pods)
 	d.findLiked(g, pods)
 	spec, err := d.specOf(g, pods, m)
 	if err != nil {
-		g.refused = err.Error()
+		g.Refused = err.Error()
 		return nil
 	}
-	g.makeElastic(spec, more)
+	g.MakeElastic(spec, more)
 	if !d.lookAround(g, pods, spec) {
 		return nil
 	}
-	g.nodes = d.nodesFor(pods)
+	g.Nodes = d.nodesFor(pods)
 	out := d.queues.Tree().Admits(spec)
 	switch {
 	case out != nil:
-		g.refused = out.Error()
+		g.Refused = out.Error()
 		return nil
-	case g.nodes.Why != "":
-		g.refused = g.nodes.Why
+	case g.Nodes.Why != "":
+		g.Refused = g.Nodes.Why
 		return nil
 	}
-	g.refused = ""
-	d.nodes.Loans.Confine(spec, g.nodes.Within())
+	g.Refused = ""
+	d.nodes.Loans.Confine(spec, g.Nodes.Within())
 	return spec
 }
 
 // submit gives a gang to the engine.
-func (d *Driver) submit(g *gang, spec *cluster.Job, pods []*pod, now cluster.Time) []engine.Event {
+func (d *Driver) submit(g *gang.Gang, spec *cluster.Job, pods []*gang.Pod, now cluster.Time) []engine.Event {
 	spec.ID = d.next
 	d.next++
-	g.id, g.spec, g.members, g.phase = spec.ID, spec, uids(pods), waiting
-	g.facts = d.factsOf(g, g.submitted())
-	d.byID[g.id] = g
-	g.told.Since(now, d.opt.TellAfter)
-	g.search.Asked, g.tried, d.victimSearch.done = d.seq+1, stamp{}, stamp{}
-	if g.search.IsNarrow() {
+	g.Job, g.Spec, g.InJob, g.Phase = spec.ID, spec, gang.UIDs(pods), gang.Waiting
+	g.Facts = d.factsOf(g, g.Submitted())
+	d.byID[g.Job] = g
+	g.Told.Since(now, d.opt.TellAfter)
+	g.Search.Asked, g.Tried, d.victimSearch.done = d.seq+1, gang.Stamp{}, gang.Stamp{}
+	if g.Search.IsNarrow() {
 		d.agenda.at(g, now)
 	}
-	return append(d.nodes.Sets.Name(g.nodes),
-		engine.Event{Type: engine.Submitted, Job: g.id, Carryover: d.goOn(g, pods[0].Obj, spec), Spec: spec})
-}
-
-// asks reports whether a pod of the gang wants to be bound, now or later.
-func (g *gang) asks() bool {
-	for _, p := range g.pods {
-		if p.node == "" && !p.Over() && p.Obj.DeletionTimestamp == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// lacksPods says what a gang waits for before it can be scheduled.
-func (g *gang) lacksPods(have, want int, lacks string) string {
-	gated := 0
-	for _, p := range g.pods {
-		if len(p.Obj.Spec.SchedulingGates) > 0 {
-			gated++
-		}
-	}
-	text := fmt.Sprintf("%d of the gang's %d pods are there", have, want)
-	if want == 1 {
-		text = "not ready to be scheduled"
-	}
-	if lacks != "" {
-		text += " (" + lacks + ")"
-	}
-	if why := g.lacking(); why != "" {
-		text += "; " + why
-	}
-	if gated > 0 {
-		text += fmt.Sprintf("; %d have scheduling gates", gated)
-	}
-	return text
-}
-
-// boundByPlan reports whether pods are bound though this driver did not do it.
-func (g *gang) boundByPlan() bool {
-	for _, p := range g.pods {
-		if p.node != "" && !p.Over() && !p.binding && !p.leaving {
-			return true
-		}
-	}
-	return false
+	return append(d.nodes.Sets.Name(g.Nodes),
+		engine.Event{Type: engine.Submitted, Job: g.Job, Carryover: d.goOn(g, pods[0].Obj, spec), Spec: spec})
 }
 
 // settleWaiting takes a gang back whose pods are not what was submitted.
-func (d *Driver) settleWaiting(g *gang) []engine.Event {
-	m, err := g.need()
-	if err == nil && !g.search.WidenAfter(d.seq) {
+func (d *Driver) settleWaiting(g *gang.Gang) []engine.Event {
+	m, err := g.Need()
+	if err == nil && !g.Search.WidenAfter(d.seq) {
 		need, more, _ := d.startingPods(g, &m)
-		if len(need) == max(1, m.Size) && g.asSubmitted(d.eng, need, more) && !g.boundByPlan() &&
-			d.queues.Tree().Admits(g.spec) == nil &&
-			g.facts == d.factsOf(g, g.submitted()) {
+		if len(need) == max(1, m.Size) && g.AsSubmitted(d.eng, need, more) && !g.BoundByPlan() &&
+			d.queues.Tree().Admits(g.Spec) == nil &&
+			g.Facts == d.factsOf(g, g.Submitted()) {
 			return nil
 		}
 	}
-	ev := engine.Event{Type: engine.Cancelled, Job: g.id}
+	ev := engine.Event{Type: engine.Cancelled, Job: g.Job}
 	d.withdraw(g)
 	return []engine.Event{ev}
 }
 
 // withdraw makes a gang gather again.
-func (d *Driver) withdraw(g *gang) {
+func (d *Driver) withdraw(g *gang.Gang) {
 	d.endTurn(g)
 	d.unnominate(g)
 	d.forget(g)
-	g.phase, g.places, g.plan, g.failed, g.done, g.leaves = gathering, nil, "", false, false, ""
-	g.missing, g.nth = nil, 0
+	g.Phase, g.Places, g.Plan, g.Failed, g.Done, g.Leaves = gang.Gathering, nil, "", false, false, ""
+	g.Missing, g.Repairs = nil, 0
 	d.agenda.touch(g)
 }
 
 // settleStarting waits until all are bound. If one cannot be, those that are
 // bound have to go: a part of a gang must not run.
-func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
+func (d *Driver) settleStarting(g *gang.Gang, now cluster.Time) []engine.Event {
 	if d.settleHeld(g) {
 		return nil
 	}
 	open := false
-	for i := range g.places {
-		p := g.pods[g.places[i].Pod]
+	for i := range g.Places {
+		p := g.Pods[g.Places[i].Pod]
 		switch {
-		case g.places[i].Surplus: // it follows
-		case p == nil || p.node == "" && !p.binding || p.node == "" && p.Obj.DeletionTimestamp != nil:
-			if g.refused == "" {
-				g.refused = "a pod of the gang went while it was being bound"
+		case g.Places[i].Surplus: // it follows
+		case p == nil || p.Node == "" && !p.Binding || p.Node == "" && p.Obj.DeletionTimestamp != nil:
+			if g.Refused == "" {
+				g.Refused = "a pod of the gang went while it was being bound"
 			}
 			d.unwind(g)
 			return d.settleUnwinding(g, now)
-		case p.binding:
+		case p.Binding:
 			open = true
-		case p.node != g.places[i].Node:
-			g.refused = fmt.Sprintf("pod %s was bound to %s by something else", p.Obj.Name, p.node)
+		case p.Node != g.Places[i].Node:
+			g.Refused = fmt.Sprintf("pod %s was bound to %s by something else", p.Obj.Name, p.Node)
 			d.unwind(g)
 			return d.settleUnwinding(g, now)
 		}
@@ -354,48 +310,49 @@ func (d *Driver) settleStarting(g *gang, now cluster.Time) []engine.Event {
 		return nil
 	}
 	var events []engine.Event
-	if g.places.HasSurplus() || g.elastic(d.eng) {
+	if g.Places.HasSurplus() || g.Elastic(d.eng) {
 		events = d.dividedNow(g)
 	}
-	g.phase, g.fails, g.refused, g.inheritance = running, 0, "", nil
+	g.Phase, g.Fails, g.Refused, g.Inheritance = gang.Running, 0, "", nil
 	d.returned(g, d.opt.Now())
 	d.writer.Crash("kube-started")
-	if up := d.gangs[g.of]; g.repair.patch && up != nil {
+	if up := d.gangs[g.Of]; g.Repair.IsPatch && up != nil {
 		if events := d.repairGang(up); len(events) > 0 {
 			return events
 		}
 	}
-	events = append(events, engine.Event{Type: engine.Started, Job: g.id})
-	if !g.spec.NoRequeue { // it was moved
+	events = append(events, engine.Event{Type: engine.Started, Job: g.Job})
+	if !g.Spec.NoRequeue { // it was moved
 		events = append(events, d.staysPut(g))
 	}
-	if up := d.gangs[g.of]; up != nil && up.phase == stopping { // it was not running yet when that was told to leave
-		d.leaveAll(g, "the gang that it belongs to, "+up.name+", leaves")
+	// it was not running yet when that was told to leave
+	if up := d.gangs[g.Of]; up != nil && up.Phase == gang.Stopping {
+		d.leaveAll(g, "the gang that it belongs to, "+up.Name+", leaves")
 	}
 	return append(events, d.settleRunning(g)...)
 }
 
 // unwind lets those go that were bound.
-func (d *Driver) unwind(g *gang) {
-	g.phase = unwinding
-	g.run++
+func (d *Driver) unwind(g *gang.Gang) {
+	g.Phase = gang.Unwinding
+	g.Run++
 	d.opt.Observe.Unwound()
-	for _, p := range g.seated() {
+	for _, p := range g.Seated() {
 		d.notices.Event(p.Obj, v1.EventTypeWarning, "GangUnwound",
-			"deleted, because its gang could not be bound as a whole: "+g.refused)
+			"deleted, because its gang could not be bound as a whole: "+g.Refused)
 		d.remove(p)
 	}
 }
 
 // settleUnwinding waits until nothing of the gang is bound, and nothing is on
 // its way; then the devices are free, and the gang gathers again.
-func (d *Driver) settleUnwinding(g *gang, now cluster.Time) []engine.Event {
+func (d *Driver) settleUnwinding(g *gang.Gang, now cluster.Time) []engine.Event {
 	if !d.vacated(g, d.remove) {
 		return nil
 	}
-	g.fails++
-	d.agenda.at(g, now.Add(backOff(g.fails)))
-	events := []engine.Event{{Type: engine.StartFailed, Job: g.id}, {Type: engine.Cancelled, Job: g.id}}
+	g.Fails++
+	d.agenda.at(g, now.Add(backOff(g.Fails)))
+	events := []engine.Event{{Type: engine.StartFailed, Job: g.Job}, {Type: engine.Cancelled, Job: g.Job}}
 	d.withdraw(g)
 	return events
 }
@@ -403,18 +360,18 @@ func (d *Driver) settleUnwinding(g *gang, now cluster.Time) []engine.Event {
 // vacated reports whether nothing of a gang is bound any more, and nothing is on its way. What still is, is asked to
 // leave. One whose node is gone is ended by force, because nothing else does; it counts until that is done: the node
 // may be back by then, and its devices would be given away twice.
-func (d *Driver) vacated(g *gang, leave func(*pod)) bool {
+func (d *Driver) vacated(g *gang.Gang, leave func(*gang.Pod)) bool {
 	all := true
-	for _, p := range g.pods {
+	for _, p := range g.Pods {
 		switch {
-		case p.binding:
+		case p.Binding:
 			all = false
-		case p.node != "" && !p.Over():
+		case p.Node != "" && !p.Over():
 			all = false
 			switch {
-			case !p.occupies(d.nodes) && !p.ended:
+			case !p.Occupies(d.nodes) && !p.Ended:
 				d.remove(p)
-			case !p.leaving: // it was bound by a request that was on its way
+			case !p.Leaving: // it was bound by a request that was on its way
 				leave(p)
 			}
 		}
@@ -428,21 +385,16 @@ func backOff(fails int) time.Duration {
 	return min(time.Second<<min(fails-1, 10), time.Minute)
 }
 
-// occupies reports whether a pod holds something of a node that is there.
-func (p *pod) occupies(all *nodes.Room) bool {
-	return p.node != "" && !p.Over() && !all.Lost(p.node)
-}
-
 // settleRunning frees the places of pods that are over, gives them to pods that
 // replace these, and ends the gang with its last pod.
-func (d *Driver) settleRunning(g *gang) []engine.Event {
+func (d *Driver) settleRunning(g *gang.Gang) []engine.Event {
 	held := 0
-	for i := range g.places {
-		s := &g.places[i]
-		p := g.pods[s.Pod]
+	for i := range g.Places {
+		s := &g.Places[i]
+		p := g.Pods[s.Pod]
 		if p != nil {
-			g.done = g.done || p.Obj.Status.Phase == v1.PodSucceeded
-			g.failed = g.failed || p.Obj.Status.Phase == v1.PodFailed
+			g.Done = g.Done || p.Obj.Status.Phase == v1.PodSucceeded
+			g.Failed = g.Failed || p.Obj.Status.Phase == v1.PodFailed
 		}
 		if p == nil || p.Over() {
 			s.Pod, s.Done = "", s.Done || p != nil && p.Obj.Status.Phase == v1.PodSucceeded
@@ -451,25 +403,25 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 		held++
 	}
 	if held == 0 {
-		ev := engine.Event{Type: engine.Stopped, Job: g.id, Reason: engine.WasCancelled}
+		ev := engine.Event{Type: engine.Stopped, Job: g.Job, Reason: engine.WasCancelled}
 		switch {
-		case g.failed:
+		case g.Failed:
 			ev.Reason = engine.Failed
-		case g.done:
+		case g.Done:
 			ev.Reason = engine.Completed
 		}
-		if g.failed || !g.done {
+		if g.Failed || !g.Done {
 			d.recall(g, false)
 		}
-		g.book.Outcome = ev.Reason
+		g.Book.Outcome = ev.Reason
 		d.chronicleEnd(g, ev.Reason)
 		d.noteRun(g, false)
 		d.withdraw(g)
 		return []engine.Event{ev}
 	}
-	m, err := g.need()
+	m, err := g.Need()
 	switch {
-	case gangs.Suspended(err) && g.partly():
+	case gangs.Suspended(err) && g.Partly():
 		d.leaveAll(g, err.Error())
 		return nil
 	case gangs.Suspended(err):
@@ -481,53 +433,45 @@ func (d *Driver) settleRunning(g *gang) []engine.Event {
 	if err == nil {
 		d.release(g, &m)
 	}
-	if g.of == "" && len(g.missing) == 0 && !m.Open {
+	if g.Of == "" && len(g.Missing) == 0 && !m.Open {
 		d.tellSurplus(g, d.now)
 	}
 	return events
 }
 
-// partly reports whether a running gang is not whole any more, or will not be.
-func (g *gang) partly() bool {
-	return len(g.missing) > 0 || slices.ContainsFunc(g.places, func(s places.Place) bool {
-		p := g.pods[s.Pod]
-		return p == nil || p.Obj.DeletionTimestamp != nil
-	})
-}
-
 // leaveAll makes the engine stop a running gang as a whole, and it does not
 // come back by itself.
-func (d *Driver) leaveAll(g *gang, why string) {
-	if g.leaves == "" {
-		g.leaves, g.grace = why, 30
-		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.id})
+func (d *Driver) leaveAll(g *gang.Gang, why string) {
+	if g.Leaves == "" {
+		g.Leaves, g.Grace = why, 30
+		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.Job})
 	}
 }
 
 // settleStopping reports a gang gone when nothing of it is left.
-func (d *Driver) settleStopping(g *gang) []engine.Event {
-	if !d.vacated(g, func(p *pod) { d.evict(g, p) }) {
+func (d *Driver) settleStopping(g *gang.Gang) []engine.Event {
+	if !d.vacated(g, func(p *gang.Pod) { d.evict(g, p) }) {
 		return d.overdue(g)
 	}
-	events := []engine.Event{{Type: engine.Stopped, Job: g.id, Reason: engine.Preempted}}
-	g.book.Outcome = engine.Preempted
-	if p := g.relocation; p != nil && p.Ended() {
+	events := []engine.Event{{Type: engine.Stopped, Job: g.Job, Reason: engine.Preempted}}
+	g.Book.Outcome = engine.Preempted
+	if p := g.Relocation; p != nil && p.Ended() {
 		events = append(d.letGo(g, moves.Over, "it came to its end"), events...)
 	}
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
 	w := d.leavePlaceholder(g)
 	if w == nil {
-		if g.parting.Owner == "" { // no others are made: this was its end
+		if g.Parting.Owner == "" { // no others are made: this was its end
 			d.chronicleEnd(g, engine.Preempted)
 		}
-		d.leaveTo(g.parting, g.id, g.spec, 1)
+		d.leaveTo(g.Parting, g.Job, g.Spec, 1)
 	}
-	if w == nil && !g.spec.NoRequeue { // it comes back in the engine only, where it is moved
-		events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
+	if w == nil && !g.Spec.NoRequeue { // it comes back in the engine only, where it is moved
+		events = append(events, engine.Event{Type: engine.Cancelled, Job: g.Job})
 	}
 	d.withdraw(g)
 	if w != nil {
-		d.byID[w.id] = w
+		d.byID[w.Job] = w
 	}
 	return events
 }
@@ -535,32 +479,32 @@ func (d *Driver) settleStopping(g *gang) []engine.Event {
 // replace binds pods that are new to the places of those that are over: a Job makes another pod for one that failed,
 // and a gang goes on with it. A place whose node takes no pods any more cannot be filled: then the gang waits as a
 // whole for another.
-func (d *Driver) replace(g *gang) []engine.Event {
-	if g.places.Empty() == 0 {
+func (d *Driver) replace(g *gang.Gang) []engine.Event {
+	if g.Places.Empty() == 0 {
 		return nil
 	}
-	pods := g.wanted()
+	pods := g.Wanted()
 	if len(pods) > 0 {
 		_, _ = d.tellWant(g, pods) // what cannot be read says nothing: its gang runs
 	}
-	for i := range g.places {
+	for i := range g.Places {
 		if len(pods) == 0 {
 			break
 		}
-		s := &g.places[i]
+		s := &g.Places[i]
 		if s.Pod != "" {
 			continue
 		}
-		r := &g.spec.Tasks[s.Set].Request
-		fits := func(p *pod) bool { return p.takesPlace(d.nodes, r, s.Node) && !p.binding }
-		if g.repair.wanted && !d.nodes.Node(s.Node).Up() &&
+		r := &g.Spec.Tasks[s.Set].Request
+		fits := func(p *gang.Pod) bool { return p.TakesPlace(d.nodes, r, s.Node) && !p.Binding }
+		if g.Repair.Wanted && !d.nodes.Node(s.Node).Up() &&
 			slices.ContainsFunc(pods, fits) {
 			s.Lost = true // it may be elsewhere, if others of its gang are left
-			if g.needsRepair(d.nodes) {
+			if g.NeedsRepair(d.nodes) {
 				continue
 			}
 		}
-		k := slices.IndexFunc(pods, func(p *pod) bool {
+		k := slices.IndexFunc(pods, func(p *gang.Pod) bool {
 			return fits(p) && d.keptOff(p, s.Node) == "" && d.grant(p, s.Node) == ""
 		})
 		if k < 0 {
@@ -573,12 +517,12 @@ func (d *Driver) replace(g *gang) []engine.Event {
 		}
 		s.Pod, s.Done = pods[k].Obj.UID, false
 		if pods[k].Give(r); pods[k].Request != *r {
-			g.resized, d.nodes.SizesDirty = true, true
+			g.Resized, d.nodes.SizesDirty = true, true
 		}
 		d.bind(g, pods[k], s.Node)
 		pods = slices.Delete(pods, k, k+1)
 	}
-	if g.needsRepair(d.nodes) {
+	if g.NeedsRepair(d.nodes) {
 		return d.repairGang(g)
 	}
 	return nil

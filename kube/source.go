@@ -1,92 +1,14 @@
 package kube
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/plans"
 )
-
-// ID is the key of the gang (gangs.Gang).
-func (g *gang) ID() string { return g.key }
-
-// Members lists the pods of the gang that still exist, in their order.
-func (g *gang) Members() []*v1.Pod { return objectsOf(g.sorted()) }
-
-func objectsOf(pods []*pod) []*v1.Pod {
-	list := make([]*v1.Pod, len(pods))
-	for i, p := range pods {
-		list[i] = p.Obj
-	}
-	return list
-}
-
-// Ahead counts the pods of a gang that a scheduler had bound when it died, and
-// that came to their end before the next one was there. The others, which were
-// there when these began, are what is left of that start: the gang does not wait
-// for more. Pods that were made later are another run of the gang.
-func (g *gang) Ahead(size int) int {
-	done, open := 0, g.ready()
-	for _, p := range g.pods {
-		if !p.Over() {
-			continue
-		}
-		began := p.Obj.Status.StartTime
-		later := func(o *pod) bool { return o.Obj.CreationTimestamp.After(began.Time) }
-		if !finished(p.Obj) || began == nil || slices.ContainsFunc(open, later) {
-			return 0
-		}
-		done++
-	}
-	if done == 0 || len(open) == 0 || done+len(open) != size {
-		return 0
-	}
-	return done
-}
-
-// pick chooses the pods that a gang starts with.
-func pick(m *gangs.Membership, ready []*pod) (list []*pod, lacks string) {
-	chosen, lacks := m.Pick(objectsOf(ready))
-	for _, i := range chosen {
-		list = append(list, ready[i])
-	}
-	return list, lacks
-}
-
-// wanted lists the pods of a gang that want to be bound, those first whose role
-// lacks most to what runs: a head takes the place of a head.
-func (g *gang) wanted() []*pod {
-	list := g.ready()
-	m, err := g.need()
-	if err != nil || m.Role == nil {
-		return list
-	}
-	lack := map[string]int{}
-	for _, r := range m.Roles {
-		lack[r.Name] = r.Count
-	}
-	for i := range g.places {
-		if p := g.pods[g.places[i].Pod]; p != nil && !p.Over() {
-			lack[m.Role(p.Obj)]--
-		}
-	}
-	var first, rest []*pod
-	for _, p := range list {
-		if name := m.Role(p.Obj); lack[name] > 0 {
-			lack[name]--
-			first = append(first, p)
-			continue
-		}
-		rest = append(rest, p)
-	}
-	return append(first, rest...)
-}
 
 // claimOf finds out whose gang a pod of ours is.
 func claimOf(objects *gangs.Objects, obj *v1.Pod) *gangs.Claim {
@@ -100,17 +22,15 @@ func claimOf(objects *gangs.Objects, obj *v1.Pod) *gangs.Claim {
 }
 
 // gangOf finds the gang of a pod of ours, or makes it.
-func (d *Driver) gangOf(obj *v1.Pod) *gang { return d.gangFor(claimOf(d.objects, obj)) }
+func (d *Driver) gangOf(obj *v1.Pod) *gang.Gang { return d.gangFor(claimOf(d.objects, obj)) }
 
-func (d *Driver) gangFor(c *gangs.Claim) *gang {
+func (d *Driver) gangFor(c *gangs.Claim) *gang.Gang {
 	g := d.gangs[c.Key]
 	if g == nil {
-		g = &gang{key: c.Key, name: c.Name, of: c.Of, object: c.Object, kind: c.Kind, pods: map[types.UID]*pod{},
-			id: cluster.NoJob}
-		g.need = func() (gangs.Membership, error) { return c.Need(g) }
+		g = gang.New(c)
 		d.gangs[c.Key] = g
 		if c.Object != (gangs.Key{}) {
-			d.objects.Use(g.key, c.Object)
+			d.objects.Use(g.Key, c.Object)
 		}
 		if c.Of != "" {
 			d.singletons[c.Of]++
@@ -121,30 +41,30 @@ func (d *Driver) gangFor(c *gangs.Claim) *gang {
 
 // drop forgets a gang that has no pods any more. It may be forgotten already, and
 // another have its key: a binding may be answered after its pod is gone.
-func (d *Driver) drop(g *gang) {
-	if d.gangs[g.key] != g {
+func (d *Driver) drop(g *gang.Gang) {
+	if d.gangs[g.Key] != g {
 		return
 	}
-	delete(d.gangs, g.key)
-	delete(d.agenda.later, g.key)
-	if l := g.inheritance; l != nil { // its pods went before they started: for those that come now
-		l.Began, l.At, g.inheritance = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
+	delete(d.gangs, g.Key)
+	delete(d.agenda.later, g.Key)
+	if l := g.Inheritance; l != nil { // its pods went before they started: for those that come now
+		l.Began, l.At, g.Inheritance = time.Unix(0, int64(d.now)).Truncate(time.Second), d.now, nil
 		d.inheritances.Keep(l, d.now)
 	}
-	if g.of != "" {
-		if d.singletons[g.of]--; d.singletons[g.of] == 0 {
-			delete(d.singletons, g.of)
+	if g.Of != "" {
+		if d.singletons[g.Of]--; d.singletons[g.Of] == 0 {
+			delete(d.singletons, g.Of)
 		}
 	}
-	d.objects.Forget(g.key)
+	d.objects.Forget(g.Key)
 }
 
 // regroup looks whose the pods of a gang are, now that what made it changed.
 // What is bound stays what it is.
-func (d *Driver) regroup(g *gang) {
-	if g.phase == gathering || g.phase == waiting {
-		for _, p := range g.sorted() {
-			if g.of == "" && claimOf(d.objects, p.Obj).Key != g.key {
+func (d *Driver) regroup(g *gang.Gang) {
+	if g.Phase == gang.Gathering || g.Phase == gang.Waiting {
+		for _, p := range g.Sorted() {
+			if g.Of == "" && claimOf(d.objects, p.Obj).Key != g.Key {
 				d.rejoin(p)
 			}
 		}
@@ -153,8 +73,8 @@ func (d *Driver) regroup(g *gang) {
 }
 
 // rejoin puts a pod that holds nothing into the gang that is now its own.
-func (d *Driver) rejoin(p *pod) {
-	if g := p.gang; g != nil && p.node == "" && (g.phase == gathering || g.phase == waiting) {
+func (d *Driver) rejoin(p *gang.Pod) {
+	if g := p.Gang; g != nil && p.Node == "" && (g.Phase == gang.Gathering || g.Phase == gang.Waiting) {
 		d.leave(p)
 		d.join(p)
 	}
@@ -162,44 +82,44 @@ func (d *Driver) rejoin(p *pod) {
 
 // release lets pods that a running gang does not need start by themselves, with
 // its queue and priority.
-func (d *Driver) release(g *gang, m *gangs.Membership) {
-	if !m.Open || g.of != "" {
+func (d *Driver) release(g *gang.Gang, m *gangs.Membership) {
+	if !m.Open || g.Of != "" {
 		return
 	}
-	for _, p := range g.ready() {
-		if p.binding || g.places.Has(p.Obj.UID) {
+	for _, p := range g.Ready() {
+		if p.Binding || g.Places.Has(p.Obj.UID) {
 			continue
 		}
-		c := gangs.Alone(p.Obj, g.object, g.kind)
-		c.Of = g.key
-		delete(g.pods, p.Obj.UID)
-		p.gang = d.gangFor(c)
-		p.gang.pods[p.Obj.UID] = p
-		d.agenda.touch(p.gang)
+		c := gangs.Alone(p.Obj, g.Object, g.Kind)
+		c.Of = g.Key
+		delete(g.Pods, p.Obj.UID)
+		p.Gang = d.gangFor(c)
+		p.Gang.Pods[p.Obj.UID] = p
+		d.agenda.touch(p.Gang)
 	}
 }
 
 // recall takes the pods back that were released, when the gang that they belong
 // to does not run any more: those that wait, wait with it; those that run, go
 // with it, if it is told to leave.
-func (d *Driver) recall(g *gang, leave bool) {
-	if d.singletons[g.key] == 0 {
+func (d *Driver) recall(g *gang.Gang, leave bool) {
+	if d.singletons[g.Key] == 0 {
 		return
 	}
 	for _, one := range d.gangs {
-		if one.of != g.key {
+		if one.Of != g.Key {
 			continue
 		}
-		switch one.phase {
-		case gathering, waiting:
-			for _, p := range one.sorted() {
+		switch one.Phase {
+		case gang.Gathering, gang.Waiting:
+			for _, p := range one.Sorted() {
 				d.rejoin(p)
 			}
-		case running:
+		case gang.Running:
 			if !leave {
 				continue
 			}
-			d.leaveAll(one, "the gang that it belongs to, "+g.name+", leaves")
+			d.leaveAll(one, "the gang that it belongs to, "+g.Name+", leaves")
 		}
 	}
 }
@@ -213,13 +133,4 @@ func (d *Driver) meetEarlier() {
 		}
 	}
 	d.earlier = nil
-}
-
-// finished reports whether a pod of a gang came to its end by itself, where no other is made for it.
-func finished(obj *v1.Pod) bool {
-	if obj.Status.Phase != v1.PodSucceeded || metav1.GetControllerOf(obj) != nil {
-		return false
-	}
-	p := plans.Of(obj)
-	return p != nil && (len(p.Tasks) > 1 || p.Tasks[0].Count > 1)
 }

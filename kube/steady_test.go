@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/nodes"
 )
 
@@ -57,12 +58,12 @@ func TestManySelectors(t *testing.T) {
 		w.add(pod("waits", 7, 5))
 		w.add(pod("large", 7, 9))
 	})
-	if g := w.gangs["pod/waits"]; g.phase != waiting {
+	if g := w.gangs["pod/waits"]; g.Phase != gang.Waiting {
 		t.Errorf("the pod that waits: %+v", g)
 	}
-	if g := w.gangs["pod/large"]; g.phase != gathering || g.refused == "" {
-		t.Errorf("a pod that its nodes cannot ever hold is to be refused, not to wait: phase %d, %q", g.phase,
-			g.refused)
+	if g := w.gangs["pod/large"]; g.Phase != gang.Gathering || g.Refused == "" {
+		t.Errorf("a pod that its nodes cannot ever hold is to be refused, not to wait: phase %d, %q", g.Phase,
+			g.Refused)
 	}
 	if n := w.nodes.Kept().Sets; n < 1000 {
 		t.Fatalf("%d sets", n)
@@ -93,7 +94,7 @@ func TestSteady(t *testing.T) {
 	bound := func(name, node string) {
 		t.Helper()
 		if w.at(name) != node {
-			t.Errorf("%s is at %q, not %s: %s", name, w.at(name), node, w.gangs["pod/"+name].refused)
+			t.Errorf("%s is at %q, not %s: %s", name, w.at(name), node, w.gangs["pod/"+name].Refused)
 		}
 	}
 	waits("zone")
@@ -136,16 +137,16 @@ func TestSteady(t *testing.T) {
 	}))
 	w.steadily(t, "room is made there", func() { w.podGone(w.pods["zone"].Obj); w.podGone(w.pods["last"].Obj) })
 	waits("after")
-	if g := w.gangs["pod/after"]; g.phase != waiting || len(g.nodes.Names) != 1 {
-		t.Errorf("the nodes that suit the pod that waits: %v", g.nodes.Names)
+	if g := w.gangs["pod/after"]; g.Phase != gang.Waiting || len(g.Nodes.Names) != 1 {
+		t.Errorf("the nodes that suit the pod that waits: %v", g.Nodes.Names)
 	}
 	w.steadily(t, "it loses the taint", change("n3", func(n *v1.Node) { n.Spec.Taints = nil }))
 	bound("after", "n3")
 	w.steadily(t, "the only other node of a zone leaves", func() { w.podGone(w.pods["more"].Obj); w.nodeGone("n4") })
 	w.steadily(t, "it comes back", func() { w.nodeChanged(n4.DeepCopy()) })
 	w.steadily(t, "its label goes", change("n4", func(n *v1.Node) { n.Labels["zone"] = "c" }))
-	if g := w.gangs["pod/big"]; g.phase != gathering || g.refused == "" {
-		t.Errorf("no node is of its zone: phase %d, %q", g.phase, g.refused)
+	if g := w.gangs["pod/big"]; g.Phase != gang.Gathering || g.Refused == "" {
+		t.Errorf("no node is of its zone: phase %d, %q", g.Phase, g.Refused)
 	}
 }
 
@@ -164,7 +165,7 @@ func TestSteadySizes(t *testing.T) {
 	}
 	w.steadily(t, "it ends", func() { w.podGone(foreign) })
 	if w.at("large") != "n0" {
-		t.Errorf("large is at %q: %s", w.at("large"), w.gangs["pod/large"].refused)
+		t.Errorf("large is at %q: %s", w.at("large"), w.gangs["pod/large"].Refused)
 	}
 	w.steadily(t, "the kubelet keeps more", func() {
 		n := w.nodes.Node("n0").Obj.DeepCopy()
@@ -239,6 +240,6 @@ func TestSteadyPods(t *testing.T) {
 		})
 	})
 	if w.at("p") != "n1" {
-		t.Errorf("p is at %q: %s", w.at("p"), w.gangs["pod/p"].refused)
+		t.Errorf("p is at %q: %s", w.at("p"), w.gangs["pod/p"].Refused)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
@@ -30,8 +31,8 @@ func (w *world) allBound(t testing.TB) {
 
 func (w *world) answerAll() {
 	for _, p := range w.pods {
-		if p.binding {
-			w.bound(p.gang, p, p.gang.run, p.assumed, nil)
+		if p.Binding {
+			w.bound(p.Gang, p, p.Gang.Run, p.Assumed, nil)
 		}
 	}
 }
@@ -40,10 +41,10 @@ func (w *world) answerAll() {
 func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 	t.Helper()
 	p := w.pods[types.UID(pod)]
-	if p == nil || p.gang == nil || p.gang.id == cluster.NoJob {
+	if p == nil || p.Gang == nil || p.Gang.Job == cluster.NoJob {
 		t.Fatalf("the engine does not know of %s", pod)
 	}
-	r := w.eng.Record(p.gang.id)
+	r := w.eng.Record(p.Gang.Job)
 	if r == nil || r.State != engine.Running {
 		t.Fatalf("%s does not run: %+v", pod, r)
 	}
@@ -96,7 +97,7 @@ func TestSteadyResize(t *testing.T) {
 		t.Errorf("the gang is of %+v", r.Spec.Tasks)
 	}
 	if w.at("large") != "n0" {
-		t.Errorf("large is at %q: %s", w.at("large"), w.gangs["pod/large"].refused)
+		t.Errorf("large is at %q: %s", w.at("large"), w.gangs["pod/large"].Refused)
 	}
 	w.same(t)
 	w.clean(t, 3)
@@ -130,7 +131,7 @@ func TestSteadyRepair(t *testing.T) {
 		w.allBound(t)
 	})
 	r := w.runs(t, kept)
-	if r.Tasks != 2 || w.at("again") != "n9" || w.pods["again"].gang != w.pods[types.UID(kept)].gang {
+	if r.Tasks != 2 || w.at("again") != "n9" || w.pods["again"].Gang != w.pods[types.UID(kept)].Gang {
 		t.Errorf("it runs with %d tasks, and the other pod is at %q", r.Tasks, w.at("again"))
 	}
 	w.clean(t, 1)
@@ -229,7 +230,7 @@ func TestSteadyPartition(t *testing.T) {
 		w.nodeChanged(n)
 	})
 	if w.at("slice") != "n1" {
-		t.Errorf("the pod is at %q: %s", w.at("slice"), w.gangs["pod/slice"].refused)
+		t.Errorf("the pod is at %q: %s", w.at("slice"), w.gangs["pod/slice"].Refused)
 	}
 	w.clean(t, 1)
 	w.steadily(t, "the pod ends, and the node is whole again", func() {
@@ -241,7 +242,7 @@ func TestSteadyPartition(t *testing.T) {
 		w.add(controlplane.Pod("whole", 2, nil))
 	})
 	if w.at("whole") != "n1" {
-		t.Errorf("the pod is at %q: %s", w.at("whole"), w.gangs["pod/whole"].refused)
+		t.Errorf("the pod is at %q: %s", w.at("whole"), w.gangs["pod/whole"].Refused)
 	}
 	w.clean(t, 1)
 }
@@ -274,7 +275,7 @@ func TestSteadyLabels(t *testing.T) {
 		w.add(controlplane.Pod("q", 8, nil))
 	})
 	if list := w.eng.Nodes(); list[1].Model != "A100-40GB" || w.at("q") != "n1" {
-		t.Errorf("the engine has %+v, and the pod is at %q: %s", list[1], w.at("q"), w.gangs["pod/q"].refused)
+		t.Errorf("the engine has %+v, and the pod is at %q: %s", list[1], w.at("q"), w.gangs["pod/q"].Refused)
 	}
 	w.clean(t, 2)
 	life := w.life.count
@@ -304,15 +305,15 @@ func TestSteadyMove(t *testing.T) {
 	w.podGone(x)
 	w.podGone(y)
 	w.steadily(t, "one comes that fits nowhere", func() { w.add(controlplane.Pod("big", 8, nil)) })
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: w.gangs["pod/big"].id}}
+	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: w.gangs["pod/big"].Job}}
 	r.answer = make(chan []show.Moves, 1)
 	w.steadily(t, "the engine is asked for moves", func() {
-		if !w.askToMove(r, []cluster.JobID{w.gangs["pod/a"].id}) || w.askToMove(r, nil) {
+		if !w.askToMove(r, []cluster.JobID{w.gangs["pod/a"].Job}) || w.askToMove(r, nil) {
 			t.Error("it is asked once, and no more at a time")
 		}
 	})
-	if g := w.gangs["pod/a"]; g.phase != stopping || g.relocation == nil {
-		t.Fatalf("phase %d, %+v: %+v", g.phase, g.relocation, <-r.answer)
+	if g := w.gangs["pod/a"]; g.Phase != gang.Stopping || g.Relocation == nil {
+		t.Fatalf("phase %d, %+v: %+v", g.Phase, g.Relocation, <-r.answer)
 	}
 	w.steadily(t, "it leaves, and its owner makes another", func() {
 		w.podGone(a)
@@ -328,7 +329,7 @@ func TestSteadyMove(t *testing.T) {
 	r.answer, r.sent = make(chan []show.Moves, 1), false
 	r.event.Job = cluster.NoJob
 	w.steadily(t, "it is asked where none is to be moved", func() {
-		w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].id})
+		w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].Job})
 	})
 	if rec := w.runs(t, "again"); !rec.Spec.NoRequeue {
 		t.Error("it comes back though it was not moved")
@@ -347,7 +348,7 @@ func TestNotTakenOver(t *testing.T) {
 	spec.Tasks = []cluster.TaskSet{{Count: 1, Request: cluster.Request{GPUs: 3}}}
 	wrong.Spec = &spec
 	life := w.life.count
-	w.pods["p"].Obj.Spec.NodeName, w.pods["p"].Obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].gang.plan
+	w.pods["p"].Obj.Spec.NodeName, w.pods["p"].Obj.Annotations[AnnotationPlan] = "n0", w.pods["p"].Gang.Plan
 	w.queued = append(w.queued, w.unconfirmed.Reshaped(&wrong))
 	if w.settleDown(t); w.life.count == life {
 		t.Error("the engine goes on")

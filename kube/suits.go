@@ -1,11 +1,11 @@
 package kube
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/nodes"
 )
 
@@ -13,33 +13,33 @@ import (
 // there are in any words.
 
 // nodesFor finds the nodes that suit a gang with these pods.
-func (d *Driver) nodesFor(pods []*pod) *nodes.Set { return d.nodes.Sets.Of(onNodes(pods)) }
+func (d *Driver) nodesFor(pods []*gang.Pod) *nodes.Set { return d.nodes.Sets.Of(gang.OnNodes(pods)) }
 
 // setEvents tell the engine of gangs that wait whose set of nodes is another now. One that no node suits any more is
 // taken back.
 func (d *Driver) setEvents() (events []engine.Event) {
 	d.nodes.Sets.Seen()
-	var others []*gang
+	var others []*gang.Gang
 	for _, g := range d.byID {
-		if g.phase != waiting || g.nodes == nil {
+		if g.Phase != gang.Waiting || g.Nodes == nil {
 			continue
 		}
-		if d.nodes.Sets.BringUp(g.nodes); g.nodes.Why != "" || g.nodes.Within() != g.spec.Nodes {
+		if d.nodes.Sets.BringUp(g.Nodes); g.Nodes.Why != "" || g.Nodes.Within() != g.Spec.Nodes {
 			others = append(others, g)
 		}
 	}
-	slices.SortFunc(others, func(a, b *gang) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(others, gang.ByJob)
 	for _, g := range others {
-		if g.nodes.Why != "" {
-			events = append(events, engine.Event{Type: engine.Cancelled, Job: g.id})
+		if g.Nodes.Why != "" {
+			events = append(events, engine.Event{Type: engine.Cancelled, Job: g.Job})
 			d.withdraw(g)
 			continue
 		}
-		spec := *g.spec
-		d.nodes.Loans.Confine(&spec, g.nodes.Within())
-		g.spec = &spec
-		events = append(append(events, d.nodes.Sets.Name(g.nodes)...),
-			engine.Event{Type: engine.Updated, Job: g.id, Spec: &spec})
+		spec := *g.Spec
+		d.nodes.Loans.Confine(&spec, g.Nodes.Within())
+		g.Spec = &spec
+		events = append(append(events, d.nodes.Sets.Name(g.Nodes)...),
+			engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec})
 	}
 	return events
 }
@@ -48,8 +48,8 @@ func (d *Driver) setEvents() (events []engine.Event) {
 func (d *Driver) forgetSets() {
 	used := map[*nodes.Set]bool{}
 	for _, g := range d.gangs {
-		if g.phase <= waiting && g.nodes != nil {
-			used[g.nodes] = true
+		if g.Phase <= gang.Waiting && g.Nodes != nil {
+			used[g.Nodes] = true
 		}
 	}
 	d.nodes.Sets.Keep(used)
@@ -70,17 +70,17 @@ func (d *Driver) setNodes(snap *engine.Snapshot) {
 		g := d.byID[r.Spec.ID]
 		spec := *r.Spec // the engine before this one still has it
 		spec.Nodes, spec.Partitions = "", nil
-		if g != nil && g.phase == waiting {
-			g.nodes = nil
-			if pods := g.submitted(); len(pods) > 0 {
-				g.nodes = d.nodesFor(pods)
-				confine(&spec, g.nodes)
+		if g != nil && g.Phase == gang.Waiting {
+			g.Nodes = nil
+			if pods := g.Submitted(); len(pods) > 0 {
+				g.Nodes = d.nodesFor(pods)
+				confine(&spec, g.Nodes)
 			}
 		}
 		r.Spec = &spec
 		if g != nil {
 			d.comesBack(g, &spec, confine)
-			g.spec = &spec
+			g.Spec = &spec
 		}
 	}
 }

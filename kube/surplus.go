@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/notices"
 )
 
@@ -17,27 +18,27 @@ const surplusAgain = 30 * time.Second
 // tellSurplus tells the pods that wait beside a gang that runs and is whole why they wait: the gang has as many
 // as it is to have. One that was just made may take the place of one that is about to end, so it is told after
 // a while.
-func (d *Driver) tellSurplus(g *gang, now cluster.Time) {
+func (d *Driver) tellSurplus(g *gang.Gang, now cluster.Time) {
 	if d.opt.Tell == nil {
 		return
 	}
-	for _, p := range g.ready() {
-		if p.binding || g.places.Has(p.Obj.UID) {
+	for _, p := range g.Ready() {
+		if p.Binding || g.Places.Has(p.Obj.UID) {
 			continue
 		}
-		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.name, len(g.places), AnnotationSize)
+		text := fmt.Sprintf("its gang %s runs with the %d pods that it is to have (%s): this one is beyond them and waits until one of them is gone", g.Name, len(g.Places), AnnotationSize)
 		switch {
-		case p.surplusAt == 0:
-			p.surplusAt = now.Add(d.opt.TellAfter)
-		case now < p.surplusAt || notices.Unscheduled(p.Obj) == text || d.notices.Full(1):
+		case p.SurplusAt == 0:
+			p.SurplusAt = now.Add(d.opt.TellAfter)
+		case now < p.SurplusAt || notices.Unscheduled(p.Obj) == text || d.notices.Full(1):
 		default:
 			d.notices.Put(&notices.Letter{Pod: p.Obj, Text: text, At: time.Unix(0, int64(now)), News: true,
-				Changed: func() { d.inbox.Put(func() { p.surplusAt = 0 }) }})
+				Changed: func() { d.inbox.Put(func() { p.SurplusAt = 0 }) }})
 			d.notices.Event(p.Obj, v1.EventTypeWarning, "FailedScheduling", text)
-			p.surplusAt = now.Add(surplusAgain)
+			p.SurplusAt = now.Add(surplusAgain)
 		}
 		if notices.Unscheduled(p.Obj) != text {
-			d.agenda.at(g, max(p.surplusAt, now.Add(d.opt.TellAfter)))
+			d.agenda.at(g, max(p.SurplusAt, now.Add(d.opt.TellAfter)))
 		}
 	}
 }

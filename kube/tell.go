@@ -10,6 +10,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
 )
 
@@ -25,14 +26,12 @@ func (d *Driver) nextTell(now cluster.Time) cluster.Time {
 		return cluster.Never
 	}
 	for _, g := range d.gangs {
-		if g.waits() || g.waking {
+		if g.Waits() || g.Waking {
 			return max(d.tellAt, now)
 		}
 	}
 	return cluster.Never
 }
-
-func (g *gang) waits() bool { return g.phase == waiting || g.phase == gathering && g.refused != "" }
 
 // tell tells gangs that wait what they wait for.
 func (d *Driver) tell(now cluster.Time) {
@@ -40,26 +39,26 @@ func (d *Driver) tell(now cluster.Time) {
 		return
 	}
 	d.tellAt = now.Add(d.opt.TellAfter)
-	var due []*gang
+	var due []*gang.Gang
 	for _, g := range d.gangs {
-		if !g.waits() && !g.waking {
+		if !g.Waits() && !g.Waking {
 			continue
 		}
-		if !g.told.Began() {
-			g.told.Since(now, d.opt.TellAfter)
+		if !g.Told.Began() {
+			g.Told.Since(now, d.opt.TellAfter)
 		}
-		if g.told.Next <= now {
+		if g.Told.Next <= now {
 			due = append(due, g)
 		}
 	}
-	slices.SortFunc(due, func(a, b *gang) int {
-		if a, b := a.told.Any(), b.told.Any(); a != b { // those that nothing was said to yet come first
+	slices.SortFunc(due, func(a, b *gang.Gang) int {
+		if a, b := a.Told.Any(), b.Told.Any(); a != b { // those that nothing was said to yet come first
 			if b {
 				return -1
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(a.told.Next, b.told.Next), strings.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.Told.Next, b.Told.Next), strings.Compare(a.Key, b.Key))
 	})
 	found := look.NewExplanations(d.opt.Now)
 	for _, g := range due {
@@ -67,28 +66,28 @@ func (d *Driver) tell(now cluster.Time) {
 			return
 		}
 		if d.tellGang(g, now, found) {
-			g.told.Again(now)
+			g.Told.Again(now)
 		}
 	}
 }
 
 // tellGang writes to the pods of a gang what it waits for, if that is news; false: what that is, is not known yet.
-func (d *Driver) tellGang(g *gang, now cluster.Time, found *look.Explanations) bool {
-	stem := d.besides(g, g.refused)
+func (d *Driver) tellGang(g *gang.Gang, now cluster.Time, found *look.Explanations) bool {
+	stem := d.besides(g, g.Refused)
 	text := stem
 	switch {
-	case g.phase == waiting:
-		y, ok := found.Of(g.spec, func() engine.Why { return d.explain(g, now) })
+	case g.Phase == gang.Waiting:
+		y, ok := found.Of(g.Spec, func() engine.Why { return d.explain(g, now) })
 		if !ok {
 			return false
 		}
 		stem, text = d.whyText(g, &y, now)
-	case g.waking:
-		stem, text = g.wakingText(d.nodes, now)
+	case g.Waking:
+		stem, text = g.WakingText(d.nodes, now)
 	}
-	pods := slices.DeleteFunc(g.sorted(), func(p *pod) bool { return !p.waits() })
+	pods := slices.DeleteFunc(g.Sorted(), func(p *gang.Pod) bool { return !p.Waits() })
 	// a pod that is nominated changes just then
-	for i, l := range g.told.Say(stem, text, objectsOf(pods), g.waking) {
+	for i, l := range g.Told.Say(stem, text, gang.Objects(pods), g.Waking) {
 		l.At, l.Changed = time.Unix(0, int64(now)), func() { d.inbox.Put(func() { d.missed(g) }) }
 		d.notices.Put(l)
 		if i == 0 && l.News { // one event for a gang
@@ -99,21 +98,21 @@ func (d *Driver) tellGang(g *gang, now cluster.Time, found *look.Explanations) b
 }
 
 // missed looks at a gang again soon, because a pod of it could not be told why it waits.
-func (d *Driver) missed(g *gang) {
-	if g.waits() || g.waking {
-		g.told.Missed(d.now.Add(d.opt.TellAfter))
+func (d *Driver) missed(g *gang.Gang) {
+	if g.Waits() || g.Waking {
+		g.Told.Missed(d.now.Add(d.opt.TellAfter))
 	}
 }
 
 // why is what blocks a gang; stem is that part of it that is news when it is another.
-func (d *Driver) why(g *gang, now cluster.Time) (stem, text string) {
+func (d *Driver) why(g *gang.Gang, now cluster.Time) (stem, text string) {
 	y := d.explain(g, now)
 	return d.whyText(g, &y, now)
 }
 
 // whyText says in words what blocks a gang.
-func (d *Driver) whyText(g *gang, y *engine.Why, now cluster.Time) (stem, text string) {
-	stem = look.Stem(y, g.keptOff, len(d.nodes.Objects()))
-	stem = g.withAnswer(d.eng, d.besides(g, stem))
+func (d *Driver) whyText(g *gang.Gang, y *engine.Why, now cluster.Time) (stem, text string) {
+	stem = look.Stem(y, g.KeptOff, len(d.nodes.Objects()))
+	stem = g.WithAnswer(d.eng, d.besides(g, stem))
 	return stem, look.Full(stem, y, now)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/fakekube"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/notices"
 )
@@ -86,7 +87,7 @@ func TestTellMany(t *testing.T) {
 	d, now := still(t, 2, pods...)
 	open := 0
 	for _, g := range d.gangs {
-		if g.phase == waiting {
+		if g.Phase == gang.Waiting {
 			open++
 		}
 	}
@@ -135,7 +136,7 @@ func TestTellHolders(t *testing.T) {
 	}
 	d.podGone(pods[0])
 	steps(t, d)
-	if d.pods[pods[3].UID].gang.phase == waiting {
+	if d.pods[pods[3].UID].Gang.Phase == gang.Waiting {
 		t.Fatal("nothing came in the place of what left")
 	}
 	for range 20 {
@@ -170,7 +171,7 @@ func TestTellFirst(t *testing.T) {
 		d.tell(d.clock())
 		told := 0
 		for _, g := range d.gangs {
-			if g.told.Any() {
+			if g.Told.Any() {
 				told++
 			}
 		}
@@ -185,15 +186,15 @@ func TestTellFirst(t *testing.T) {
 	d.podChanged(late)
 	steps(t, d)
 	d.tell(d.clock()) // it is seen to wait
-	d.pods["late"].gang.told.Next = d.clock()
+	d.pods["late"].Gang.Told.Next = d.clock()
 	for _, g := range d.gangs {
-		if g.told.Any() {
-			g.told.Next = 0 // due for longer
+		if g.Told.Any() {
+			g.Told.Next = 0 // due for longer
 		}
 	}
 	d.tellAt = 0
 	d.tell(d.clock())
-	if !d.pods["late"].gang.told.Any() {
+	if !d.pods["late"].Gang.Told.Any() {
 		t.Error("one that was never told has to wait until others are looked at again")
 	}
 }
@@ -246,11 +247,11 @@ func TestTellAlike(t *testing.T) {
 	found := look.NewExplanations(d.opt.Now)
 	n, shared := 0, 0
 	for _, g := range d.gangs {
-		if g.phase != waiting {
+		if g.Phase != gang.Waiting {
 			continue
 		}
 		n++
-		_, known := found.Of(g.spec, func() engine.Why {
+		_, known := found.Of(g.Spec, func() engine.Why {
 			if n == 2 { // longer than a look may take
 				*now = now.Add(time.Second)
 			}

@@ -8,12 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/muster-gpu/muster/kube/fit/shared"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/terms"
 )
 
 // terms reads a gang's terms. An owner that should be there and is not is an error: it may say something.
-func (d *Driver) terms(g *gang, first *v1.Pod) (t terms.Terms, err error) {
+func (d *Driver) terms(g *gang.Gang, first *v1.Pod) (t terms.Terms, err error) {
 	origins, err := d.annotationSources(g, first)
 	if err != nil {
 		return t, err
@@ -33,12 +34,12 @@ func (o *Options) termRules() *terms.Rules {
 }
 
 // annotationSources lists a gang's pod, and its owners.
-func (d *Driver) annotationSources(g *gang, first *v1.Pod) ([]gangs.Origin, error) {
-	return d.objects.Origins(g, g.object, first)
+func (d *Driver) annotationSources(g *gang.Gang, first *v1.Pod) ([]gangs.Origin, error) {
+	return d.objects.Origins(g, g.Object, first)
 }
 
 // queueOf is the queue of a gang that waits for something, as far as it can be known.
-func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
+func (d *Driver) queueOf(g *gang.Gang, first *v1.Pod) string {
 	origins, err := d.annotationSources(g, first)
 	if err != nil {
 		origins = gangs.PodAlone(first)
@@ -47,29 +48,30 @@ func (d *Driver) queueOf(g *gang, first *v1.Pod) string {
 }
 
 // queueFor finds the queue of a gang.
-func (d *Driver) queueFor(g *gang, namespace string, origins []gangs.Origin) string {
+func (d *Driver) queueFor(g *gang.Gang, namespace string, origins []gangs.Origin) string {
 	return cmp.Or(gangs.Stated(origins, LabelQueue).Value, d.objects.Queue(g, namespace, origins, d.queues.Tree()),
 		d.opt.DefaultQueue)
 }
 
 // priorityFor finds the priority of a gang, and the name of its class.
-func (d *Driver) priorityFor(g *gang, first *v1.Pod, origins []gangs.Origin) (value int64, class string, err error) {
-	value, class, is, err := d.objects.Priority(g, g.object, origins)
+func (d *Driver) priorityFor(g *gang.Gang, first *v1.Pod, origins []gangs.Origin) (value int64, class string,
+	err error) {
+	value, class, is, err := d.objects.Priority(g, g.Object, origins)
 	if !is {
-		return priority(first), first.Spec.PriorityClassName, nil
+		return gang.Priority(first), first.Spec.PriorityClassName, nil
 	}
 	return value, class, err
 }
 
 // sharerOf is that of a pod.
-func (d *Driver) sharerOf(p *pod) shared.Sharer {
-	if p.gang == nil {
+func (d *Driver) sharerOf(p *gang.Pod) shared.Sharer {
+	if p.Gang == nil {
 		return shared.Sharer{} // what other schedulers' pods are is not known
 	}
-	if s := p.gang.spec; s != nil {
+	if s := p.Gang.Spec; s != nil {
 		return shared.Sharer{Model: s.Model, Least: s.MinSpeed}
 	}
-	t, err := d.terms(p.gang, p.Obj)
+	t, err := d.terms(p.Gang, p.Obj)
 	if err != nil {
 		return shared.Sharer{}
 	}
@@ -77,7 +79,7 @@ func (d *Driver) sharerOf(p *pod) shared.Sharer {
 }
 
 // checkKeys says which key of Muster's on a pod, or on what made it, is not understood.
-func (d *Driver) checkKeys(g *gang, pods []*pod) error {
+func (d *Driver) checkKeys(g *gang.Gang, pods []*gang.Pod) error {
 	for _, p := range pods {
 		if err := terms.CheckPod(p.Obj); err != nil {
 			return err

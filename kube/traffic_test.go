@@ -15,6 +15,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/terms"
@@ -52,7 +53,7 @@ func TestTrafficOfPods(t *testing.T) {
 	}
 	notes := func(name string) map[string]string {
 		g := gangNamed(t, d, name)
-		return d.notesFor(g, g.sorted()[0].Obj)
+		return d.notesFor(g, g.Sorted()[0].Obj)
 	}
 	come("first", "{pattern: ring, bytes: 10GB, compute: 1s}")
 	if n := notes("first"); n[AnnotationClass] != "0" || n[AnnotationTC] != "0" || n[AnnotationDSCP] != "cs0" ||
@@ -72,7 +73,7 @@ func TestTrafficOfPods(t *testing.T) {
 		first[AnnotationTC] != "128" {
 		t.Errorf("first %v\nsecond %v", first, second)
 	}
-	obj := gangNamed(t, d, "second").sorted()[0].Obj
+	obj := gangNamed(t, d, "second").Sorted()[0].Obj
 	if seal := second[AnnotationDSCP+terms.SealSuffix]; seal != d.opt.Sign(obj, AnnotationDSCP, "cs5", *now) {
 		t.Errorf("the seal is %q", seal)
 	}
@@ -92,15 +93,15 @@ func TestStatedTraffic(t *testing.T) {
 	p := controlplane.Pod("p", 1, nil)
 	p.Annotations = map[string]string{AnnotationTraffic: "{pattern: rign}"}
 	d.come(t, now, p)
-	if g := d.pods["p"].gang; g.phase != gathering || !strings.Contains(g.refused, `did you mean "ring"?`) {
-		t.Errorf("it is in phase %d, refused: %q", g.phase, g.refused)
+	if g := d.pods["p"].Gang; g.Phase != gang.Gathering || !strings.Contains(g.Refused, `did you mean "ring"?`) {
+		t.Errorf("it is in phase %d, refused: %q", g.Phase, g.Refused)
 	}
 }
 
-func gangNamed(t *testing.T, d *Driver, name string) *gang {
+func gangNamed(t *testing.T, d *Driver, name string) *gang.Gang {
 	t.Helper()
 	for _, g := range d.gangs {
-		if g.name == "default/"+name {
+		if g.Name == "default/"+name {
 			return g
 		}
 	}
@@ -192,7 +193,7 @@ func TestCompatiblePods(t *testing.T) {
 		}
 		used := map[string]bool{}
 		for _, p := range d.pods {
-			used[p.node] = true
+			used[p.Node] = true
 		}
 		if len(used) != want {
 			t.Errorf("%s: the gangs are on %d nodes, want %d", placer, len(used), want)

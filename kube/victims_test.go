@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/gang"
 )
 
 // away makes pods keep off those of an application, in the domains of a label.
@@ -100,13 +101,13 @@ func TestLift(t *testing.T) {
 			steps(t, d)
 			d.come(t, now, c.low)
 			d.answer(t, now)
-			if d.pods["low"].node == "" {
-				t.Fatalf("low waits: %s", d.pods["low"].gang.keptOff)
+			if d.pods["low"].Node == "" {
+				t.Fatalf("low waits: %s", d.pods["low"].Gang.KeptOff)
 			}
 			d.come(t, now, c.high)
-			g := d.pods["high"].gang
-			if !d.pods["low"].leaving {
-				t.Fatalf("low stays, and high is in phase %d: %q %q", g.phase, g.refused, g.keptOff)
+			g := d.pods["high"].Gang
+			if !d.pods["low"].Leaving {
+				t.Fatalf("low stays, and high is in phase %d: %q %q", g.Phase, g.Refused, g.KeptOff)
 			}
 			d.expectBinding(t)
 			again := c.low.DeepCopy()
@@ -126,8 +127,8 @@ func TestLift(t *testing.T) {
 			steps(t, d)
 			d.expectBinding(t, "high")
 			d.answer(t, now)
-			if g.phase != running || len(g.lifted) > 0 || len(d.heldBack) > 0 || len(d.nodes.World.Hidden()) > 0 {
-				t.Errorf("high is in phase %d: %+v", g.phase, g.lifting)
+			if g.Phase != gang.Running || len(g.Victims) > 0 || len(d.heldBack) > 0 || len(d.nodes.World.Hidden()) > 0 {
+				t.Errorf("high is in phase %d: %+v", g.Phase, g.VictimSearch)
 			}
 			if on := d.places("again"); len(on) > 0 {
 				t.Errorf("the other that came meanwhile is on %v", on)
@@ -167,8 +168,8 @@ func TestLiftNot(t *testing.T) {
 			d.opt.Rules.MinRuntime = time.Hour
 		}
 		d.come(t, now, p)
-		if d.pods["low"].leaving || (d.places("high")["n0001"] == 1) != (name == "elsewhere") {
-			t.Errorf("%s: low leaves: %v; high is on %v", name, d.pods["low"].leaving, d.places("high"))
+		if d.pods["low"].Leaving || (d.places("high")["n0001"] == 1) != (name == "elsewhere") {
+			t.Errorf("%s: low leaves: %v; high is on %v", name, d.pods["low"].Leaving, d.places("high"))
 		}
 		if name != "early" {
 			continue
@@ -176,7 +177,7 @@ func TestLiftNot(t *testing.T) {
 		*now = now.Add(2 * time.Hour)
 		d.checked = cluster.Time(now.UnixNano())
 		steps(t, d)
-		if !d.pods["low"].leaving {
+		if !d.pods["low"].Leaving {
 			t.Error("the minimum run time is over, and low stays")
 		}
 	}
@@ -192,11 +193,11 @@ func TestLiftLeast(t *testing.T) {
 	zoned := func(p *v1.Pod) *v1.Pod { return away("x", v1.LabelHostname, p)[0] }
 	d.come(t, now, zoned(controlplane.Pod("high", 1, nil)))
 	for name, leaves := range map[string]bool{"large": false, "small": true, "beside": false, "shy": true} {
-		if d.pods[pidOf(d, name)].leaving != leaves {
+		if d.pods[pidOf(d, name)].Leaving != leaves {
 			t.Errorf("%s leaves: %v", name, !leaves)
 		}
 	}
-	if why := d.pods["small"].gang.leaves; why != "preempted for default/high, which cannot be where it is" {
+	if why := d.pods["small"].Gang.Leaves; why != "preempted for default/high, which cannot be where it is" {
 		t.Errorf("it is told %q", why)
 	}
 }
@@ -220,15 +221,15 @@ func TestLiftGang(t *testing.T) {
 	d.come(t, now, away("x", v1.LabelHostname, controlplane.Gang("high", 2, 8, nil)...)...)
 	gone := 0
 	for name, p := range d.pods {
-		if strings.HasPrefix(string(name), "low") && p.leaving {
+		if strings.HasPrefix(string(name), "low") && p.Leaving {
 			gone++
 		}
 	}
-	if g := d.pods["high-0"].gang; gone != 2 {
-		t.Fatalf("%d leave for a gang on two nodes: %q %q", gone, g.refused, g.keptOff)
+	if g := d.pods["high-0"].Gang; gone != 2 {
+		t.Fatalf("%d leave for a gang on two nodes: %q %q", gone, g.Refused, g.KeptOff)
 	}
 	for name, p := range d.pods {
-		if strings.HasPrefix(string(name), "low") && p.leaving {
+		if strings.HasPrefix(string(name), "low") && p.Leaving {
 			d.podGone(p.Obj)
 		}
 	}
@@ -246,8 +247,8 @@ func TestLiftGone(t *testing.T) {
 		d.answer(t, now)
 		d.come(t, now, onPort(controlplane.Pod("high", 4, nil)))
 		high := d.pods["high"]
-		if !d.pods["low"].leaving || high.Where != "n0000" || high.binding {
-			t.Fatalf("low leaves: %v; high is expected at %q", d.pods["low"].leaving, high.Where)
+		if !d.pods["low"].Leaving || high.Where != "n0000" || high.Binding {
+			t.Fatalf("low leaves: %v; high is expected at %q", d.pods["low"].Leaving, high.Where)
 		}
 		foreign := onPort(controlplane.Pod("foreign", 0, nil))
 		foreign.Spec.SchedulerName, foreign.Spec.NodeName = "other", "n0000"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/progress"
 	"github.com/muster-gpu/muster/show"
@@ -62,19 +63,19 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 		}
 		a := answer{row: d.rowOf(g)}
 		a.row.Sharing = d.sharingOf(g)
-		a.why.Job.Tasks = tasksOf(g)
-		if g.phase == running || g.phase == starting {
+		a.why.Job.Tasks = gang.Tasks(g)
+		if g.Phase == gang.Running || g.Phase == gang.Starting {
 			a.why.Job.Network = d.networkOf(g)
 		}
 		if why && a.why.Job.Network != nil {
 			a.why.Text = d.explain(g, d.clock()).Text
 		}
-		if why && g.phase == waiting {
-			if g.id != cluster.NoJob {
+		if why && g.Phase == gang.Waiting {
+			if g.Job != cluster.NoJob {
 				a.live = len(d.byID)
 			}
 			y := d.explain(g, d.clock())
-			if more := d.nodes.MIG.Told(g.name, d.nodes.CountUsers); more != "" {
+			if more := d.nodes.MIG.Told(g.Name, d.nodes.CountUsers); more != "" {
 				y.Blockers = append(y.Blockers, more)
 			}
 			a.why.Blockers, a.why.Holders, a.why.Text, a.why.Job.Rough, a.row.Expected = y.Blockers, y.Holders, y.Text,
@@ -122,9 +123,9 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 
 // explain is the engine's own explanation, with the numbers that people know; it
 // runs on the loop.
-func (d *Driver) explain(g *gang, now cluster.Time) engine.Why {
+func (d *Driver) explain(g *gang.Gang, now cluster.Time) engine.Why {
 	d.eng.Look(now)
-	y := d.eng.Why(g.id)
+	y := d.eng.Why(g.Job)
 	for _, list := range [][]string{y.Blockers, y.Holders} {
 		for i := range list {
 			list[i] = d.numbered(list[i])
@@ -141,20 +142,12 @@ var jobNumber = regexp.MustCompile(`\bjob (\d+)\b`)
 func (d *Driver) numbered(text string) string {
 	return jobNumber.ReplaceAllStringFunc(text, func(m string) string {
 		if id, err := strconv.Atoi(m[len("job "):]); err == nil {
-			if g := d.byID[cluster.JobID(id)]; g != nil && g.book.Number > 0 {
-				return fmt.Sprintf("job %d", g.book.Number)
+			if g := d.byID[cluster.JobID(id)]; g != nil && g.Book.Number > 0 {
+				return fmt.Sprintf("job %d", g.Book.Number)
 			}
 		}
 		return m
 	})
-}
-
-// tasksOf lists the pods of a gang.
-func tasksOf(g *gang) (list []show.Task) {
-	for _, p := range g.sorted() {
-		list = append(list, show.Task{Name: p.Obj.Name, State: taskState(p), Node: p.node, GPUs: p.Request.GPUs})
-	}
-	return list
 }
 
 // Speeds is what gangs' progress told of their speeds, since this scheduler leads.

@@ -23,8 +23,8 @@ func TestWeight(t *testing.T) {
 	*now = now.Add(time.Hour)
 	steps(t, d)
 	for _, name := range []string{"p-weights", "p-again"} {
-		if g := d.pods[types.UID(name)].gang; d.eng.Record(g.id).Weight != 250 {
-			t.Errorf("%s: an hour of its GPUs counts for %d thousandths", name, d.eng.Record(g.id).Weight)
+		if g := d.pods[types.UID(name)].Gang; d.eng.Record(g.Job).Weight != 250 {
+			t.Errorf("%s: an hour of its GPUs counts for %d thousandths", name, d.eng.Record(g.Job).Weight)
 		}
 	}
 	if m, ok := d.cfg.Spec.Model("H100-80GB"); !ok || m.Weight != 250 || m.MemSlots == 0 {

@@ -26,7 +26,7 @@ var largeTypes = map[string]string{
 	"experiments/compat.coneProgram": "the vectors of an interior-point method, allocated once",
 	"kube.Driver":                    "one loop: what needs gangs, pods, nodes and the engine at once stays in it (ARCHITECTURE.md)",
 	"kube.Options":                   "a field per thing that can be configured or replaced in tests",
-	"kube.gang":                      "what every room of the driver knows of a gang",
+	"kube/gang.Gang":                 "what every room of the driver knows of a gang",
 	"local/record.Info":              "a field per fact about a job that the engine does not have",
 	"local.Machine":                  "one loop, to which all state of a machine belongs",
 	"report.Summary":                 "a field per figure",
