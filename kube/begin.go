@@ -232,7 +232,7 @@ func (d *Driver) findGang(g *gang.Gang, taken map[string]holds.InUse) (*foundGan
 	}
 	pods = slices.DeleteFunc(pods, func(q *gang.Pod) bool { return q.Gang != g })
 	p = g.AsHeld(d.nodes, p, trusted)
-	spec, unclear := d.specOf(g, pods, gangs.Membership{})
+	spec, unclear := d.reader.Spec(g, pods, gangs.Membership{})
 	away := g.GivenAway(d.nodes, p) || empty > 0 && trusted && g.LostPlace(d.nodes)
 	if away || empty > 0 && !g.OpenPlaces(trusted) {
 		p, empty = g.Shrunk(p), 0
@@ -316,7 +316,8 @@ func (d *Driver) fill(g *gang.Gang) (open int) {
 			continue
 		}
 		k := slices.IndexFunc(wait, func(p *gang.Pod) bool {
-			return p.Asks(&g.Spec.Tasks[s.Set].Request) && d.pinned(p, s.Node) && d.keptOff(p, s.Node) == "" &&
+			return p.Asks(&g.Spec.Tasks[s.Set].Request) && d.reader.IsPinned(p, s.Node) &&
+				d.reader.KeptOff(p, s.Node) == "" &&
 				d.grant(p, s.Node) == ""
 		})
 		if k < 0 {

@@ -24,7 +24,7 @@ func (d *Driver) start(g *gang.Gang, a *engine.Action) {
 	if g.Phase != gang.Waiting {
 		return // a repeated decision
 	}
-	if why := cmp.Or(d.closed(a), d.fits(g, a)); why != "" {
+	if why := cmp.Or(d.closed(a), d.reader.Fits(g, a)); why != "" {
 		d.notThere(g, why)
 		return
 	}

@@ -28,9 +28,9 @@ func (d *Driver) newClaims() *claims.Claims {
 			return q.Gang != nil && q.Node == "" && !q.Binding && !q.Over() && q.Gang.Phase != gang.Starting
 		},
 		Same:    gang.SameGang,
-		Room:    func(pods []*fit.Neighbour, node string) int { return d.freeFor(gang.PodsOf(pods), node) },
+		Room:    func(pods []*fit.Neighbour, node string) int { return d.reader.FreeFor(gang.PodsOf(pods), node) },
 		Speeds:  func() any { return d.cfg.Speeds },
-		Sharer:  func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(gang.PodOf(p)) },
+		Sharer:  func(p *fit.Neighbour) shared.Sharer { return d.reader.SharerOf(gang.PodOf(p)) },
 		Changed: d.claimsChanged,
 		Resolved: func(p *fit.Neighbour) {
 			q := gang.PodOf(p)
@@ -91,13 +91,6 @@ func (d *Driver) leftover(g *gang.Gang) bool {
 		g.Refused = "devices of an earlier start are being taken back"
 	}
 	return busy
-}
-
-// pinned reports whether a pod's claims that are allocated can be used on a node, and its volumes are reached from
-// there.
-func (d *Driver) pinned(p *gang.Pod, node string) bool {
-	n := d.nodes.Object(node)
-	return (n == nil || d.volumes.Reach(&p.Neighbour, n)) && d.claims.Reach(&p.Neighbour, n)
 }
 
 // takeBack takes back what is reserved for a pod that could not be bound. Its claims count as taken until that is done.

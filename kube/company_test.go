@@ -41,8 +41,7 @@ func TestCompany(t *testing.T) {
 		{"nothing is known of them", 0, pod("x", "c", "1"), pod("y", "d", "1"), "one"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			d, _ := still(t, 0)
-			d.opt.Rules.Perf, d.opt.Rules.Spec.MinSpeed, d.stale = table, c.least, "another table"
+			d, _ := stillWith(t, 0, func(o *Options) { o.Rules.Perf, o.Rules.Spec.MinSpeed = table, c.least })
 			n := sharedNode("one", 2, 2)
 			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 			d.nodeChanged(n)

@@ -18,11 +18,6 @@ import (
 // one batch, so that the one gets what the other leaves. If it starts before the other is gone, it has its places, and
 // is held until then.
 
-// rivals lists the pods that have the claims of a pod that are for one pod at a time.
-func (d *Driver) rivals(p *gang.Pod) []fit.Rival {
-	return d.volumes.Rivals(d.nodes.World, &p.Neighbour)
-}
-
 // otherHeldPods lists the pods of gangs that are held, but for that of one pod.
 func (d *Driver) otherHeldPods(but *fit.Neighbour) (list []*fit.Neighbour) {
 	mine := gang.PodOf(but)
@@ -61,7 +56,7 @@ func (d *Driver) contend(g *gang.Gang, pods []*gang.Pod, spec *cluster.Job, l *f
 	if g.Search.IsNarrow() { // no gang leaves for a preference
 		g.Search.Anywhere()
 		spec.NoPreempt = false
-		*l = d.confine(g, d.limitsOf(pods, g.Fails > 0, true))
+		*l = d.reader.Confine(g, d.reader.Limits(pods, g.Fails > 0, true))
 	}
 	return true
 }
@@ -124,7 +119,7 @@ func (d *Driver) holdBack(g *gang.Gang) bool {
 		g.Told.Since(d.now, d.opt.TellAfter)
 	}
 	if !g.Waking && !g.Awaits() &&
-		!slices.ContainsFunc(g.Submitted(), func(p *gang.Pod) bool { return len(d.rivals(p)) > 0 }) {
+		!slices.ContainsFunc(g.Submitted(), func(p *gang.Pod) bool { return len(d.reader.Rivals(p)) > 0 }) {
 		return false
 	}
 	d.heldBack[g] = true
@@ -156,7 +151,7 @@ func (d *Driver) settleHeld(g *gang.Gang) bool {
 		p := g.Pods[s.Pod]
 		list := []fit.Rival(nil)
 		if p != nil {
-			list = d.rivals(p)
+			list = d.reader.Rivals(p)
 			g.Refused = gang.HeldBy(list)
 		}
 		if p == nil || !p.Waits() || g.Refused != "" { // it does not start

@@ -34,6 +34,7 @@ import (
 	"github.com/muster-gpu/muster/kube/notices"
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
+	"github.com/muster-gpu/muster/kube/reader"
 	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/setaside"
 	"github.com/muster-gpu/muster/kube/succession"
@@ -87,6 +88,7 @@ type Driver struct {
 	gpus   *gpus.Names
 	fit    fit.Nodes // what pods may ask for of nodes
 	queues *queues.Set
+	reader *reader.Reader // of what gangs ask for
 
 	neighbours
 	volumes *volumes.Volumes
@@ -159,6 +161,9 @@ func New(opt Options) *Driver {
 	d.nodes = nodes.New(nodes.Options{GPUs: d.gpus, Labels: &d.opt.Labels, Suits: d.fit, World: world,
 		Power: d.newPower(), MIG: d.newMIG(migWriter{d}), Loans: loans.New(opt.Loans), Published: d.claims.GPUsOn,
 		Claimed: d.claims.Others})
+	d.reader = &reader.Reader{GPUs: d.gpus, Objects: d.objects, Queues: d.queues, Nodes: d.nodes, Fit: d.fit,
+		Claims: d.claims, Volumes: d.volumes, Rules: d.opt.termRules(), DefaultQueue: opt.DefaultQueue,
+		Lender: d.opt.lender}
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.setAside = setaside.New(setaside.Options{Log: opt.Log, Count: opt.Observe.SetAside,

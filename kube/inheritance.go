@@ -95,7 +95,7 @@ func (d *Driver) goOn(g *gang.Gang, first *v1.Pod, spec *cluster.Job) *engine.Ca
 	submit := l.Submit
 	l.SetEstimate(spec)
 	if l.Carried {
-		origins, err := d.annotationSources(g, first)
+		origins, err := d.reader.Origins(g, first)
 		if err != nil {
 			return &l.Carryover
 		}

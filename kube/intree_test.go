@@ -34,7 +34,7 @@ func TestInTreeCounts(t *testing.T) {
 	d.come(t, now, inline)
 	d.come(t, now, using(controlplane.Pod("p-late", 1, nil), "other"))
 	d.expectBinding(t, "p-both", "p-inline", "p-vsphere")
-	if why := d.keptOff(d.pods["p-late"], "n0000"); why != "no more volumes of ebs.csi.aws.com can be attached" {
+	if why := d.reader.KeptOff(d.pods["p-late"], "n0000"); why != "no more volumes of ebs.csi.aws.com can be attached" {
 		t.Errorf("p-late says %q", why)
 	}
 }

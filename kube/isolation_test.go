@@ -114,8 +114,9 @@ func TestIsolation(t *testing.T) {
 			steps(t, d)
 			p := d.pods["p"]
 			open := *p
-			d.settleOn(&open, gpus.Kind{}) // of several sizes of replicas it was given one
-			if got := strings.Join(ordered(d, d.nodesFor([]*gang.Pod{&open}).Names), " "); c.on != "" && got != c.on {
+			open.SettleOn(gpus.Kind{}, d.fit) // of several sizes of replicas it was given one
+			suits := d.reader.NodesFor([]*gang.Pod{&open}).Names
+			if got := strings.Join(ordered(d, suits), " "); c.on != "" && got != c.on {
 				t.Errorf("it may be on %q, not %q; %s", got, c.on, p.Gang.Refused)
 			}
 			if c.on != "" && c.asks != ofSlice &&
@@ -186,15 +187,15 @@ func TestMemoryEnforced(t *testing.T) {
 	if p := d.pods["strict"]; p.Assumed != "" || p.Gang.Phase != gang.Waiting {
 		t.Errorf("the one that does not is on %q: %s", p.Assumed, p.Gang.Refused)
 	}
-	if got, want := d.sharingOf(d.pods["next"].Gang),
+	if got, want := d.reader.SharingOf(d.pods["next"].Gang),
 		"a replica by time-slicing, 1 of 4 of a GPU (20480 MiB): declared only: neither memory nor compute is enforced, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["filler-0"].Gang),
+	if got, want := d.reader.SharingOf(d.pods["filler-0"].Gang),
 		"a replica by mps, 1 of 4 of a GPU (20480 MiB): enforced: memory by MPS; compute by MPS, for 20480 MiB of GPU memory"; got != want {
 		t.Errorf("it gets %q", got)
 	}
-	if got, want := d.sharingOf(d.pods["strict"].Gang),
+	if got, want := d.reader.SharingOf(d.pods["strict"].Gang),
 		"what is enough for isolation memory, 20480 MiB of GPU memory on 1 of 8 nodes"; got != want {
 		t.Errorf("it gets %q", got)
 	}

@@ -44,7 +44,7 @@ func BenchmarkLimits(b *testing.B) {
 			pods := []*gang.Pod{d.pods["one"]}
 			for b.Loop() {
 				d.nodes.World.Changed()
-				d.limitsOf(pods, false, true)
+				d.reader.Limits(pods, false, true)
 			}
 		})
 	}

@@ -91,7 +91,7 @@ func (d *Driver) sketch(g *gang.Gang) *cluster.Job {
 	j := &cluster.Job{Name: g.Name, Tier: cluster.Standard}
 	if pods := g.Sorted(); len(pods) > 0 {
 		first := pods[0].Obj
-		j.User, j.Queue, j.Priority, j.Tasks = first.Namespace, d.queueOf(g, first), gang.Priority(first),
+		j.User, j.Queue, j.Priority, j.Tasks = first.Namespace, d.reader.QueueOf(g, first), gang.Priority(first),
 			gang.TaskSets(pods)
 	}
 	return j

@@ -54,7 +54,7 @@ func (v migView) Users(name string) (list []mig.User) {
 func (d *Driver) lostBy(g *gang.Gang) time.Duration {
 	ran := max(0, d.now.Sub(g.Book.Started))
 	if pods := g.Sorted(); len(pods) > 0 {
-		if t, err := d.terms(g, pods[0].Obj); err == nil && t.Saves > 0 {
+		if t, err := d.reader.Terms(g, pods[0].Obj); err == nil && t.Saves > 0 {
 			return ran % t.Saves
 		}
 	}
@@ -81,7 +81,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 			pods = g.Submitted()
 		case g.Phase == gang.Gathering && g.Refused != "" && g.Asks() && g.Of == "" && g.Retry <= d.now &&
 			len(g.Rivals) == 0:
-			if w.Job, pods = d.wouldBe(g); w.Job != nil {
+			if w.Job, pods = d.reader.WouldBe(g, d.refusalEpoch); w.Job != nil {
 				w.Outside, w.Job.ID = true, id
 				id++
 			}
@@ -94,7 +94,7 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		for _, p := range distinct {
 			w.Kind += p.Signature + "\n"
 		}
-		w.Suits = func() []string { return d.nodesFor(pods).Names }
+		w.Suits = func() []string { return d.reader.NodesFor(pods).Names }
 		w.SuitsAs = func(obj *v1.Node) bool { return d.fit.Unsuitable(asked, obj) == "" }
 		w.MayBeOn = func(obj *v1.Node) bool {
 			return !slices.ContainsFunc(pods, func(p *gang.Pod) bool {
@@ -104,32 +104,6 @@ func (v migView) Waiters() (list []*mig.Waiter) {
 		list = append(list, w)
 	}
 	return list
-}
-
-// wouldBe is the job of a gang that no node suits as it is; nil: it waits for something else.
-func (d *Driver) wouldBe(g *gang.Gang) (*cluster.Job, []*gang.Pod) {
-	m, err := g.Need()
-	if err != nil {
-		return nil, nil
-	}
-	need, _, _ := d.startingPods(g, &m)
-	if len(need) == 0 || len(need) < max(1, m.Size) {
-		return nil, nil
-	}
-	spec, err := d.specOf(g, need, m)
-	if err != nil || d.queues.Tree().Admits(spec) != nil {
-		return nil, nil
-	}
-	// it is not for want of a node, nor was it rejected
-	if g.RefusedIn != d.refusalEpoch && d.nodesFor(need).Why == "" {
-		return nil, nil
-	}
-	l := d.limitsOf(need, false, true)
-	if l.Why != "" {
-		return nil, nil
-	}
-	spec.PerNode, spec.NodeLimits = l.Each, l.Nodes
-	return spec, need
 }
 
 func (v migView) NodeAs(name string, obj *v1.Node) cluster.Node {

@@ -20,49 +20,12 @@ import (
 // parts: the minimum is the gang from now on, and each of the other pods is a
 // gang of one that belongs to it, as are those that follow later.
 
-// startingPods lists the pods that a gang needs, fewer while they are not all there (lacks
-// says of which role), and those that may start with them: they ask for the same
-// as the largest of these, so that the engine may choose how many there are. What
-// has places of its own - a volume claim, an even spread, a replica of a shared GPU
-// - follows one by one.
-func (d *Driver) startingPods(g *gang.Gang, m *gangs.Membership) (need, more []*gang.Pod, lacks string) {
-	ready := g.Ready()
-	need, lacks = gang.Pick(m, ready)
-	if !m.Open || g.Of != "" || g.Narrow || len(need) < max(1, m.Size) || len(need) == len(ready) {
-		return need, nil, lacks
-	}
-	largest, needed := gang.TaskSets(need)[0].Request, map[*gang.Pod]bool{}
-	var like []*gang.Pod
-	for _, p := range need {
-		if needed[p] = true; p.Request == largest &&
-			!slices.ContainsFunc(like, func(q *gang.Pod) bool { return d.alike(p, q) }) {
-			like = append(like, p)
-		}
-	}
-	for _, p := range ready {
-		if !needed[p] && len(need)+len(more) < cluster.MaxTasks && p.Request == largest &&
-			slices.ContainsFunc(like, func(q *gang.Pod) bool { return d.alike(p, q) }) {
-			more = append(more, p)
-		}
-	}
-	if len(more) > 0 && d.claims.Shared(gang.Neighbours(slices.Concat(need, more))) {
-		more = nil
-	}
-	return need, more, lacks
-}
-
-// alike reports whether two pods of a gang that ask for the same can go wherever
-// the other can.
-func (d *Driver) alike(p, q *gang.Pod) bool {
-	return p.Base == q.Base && !p.Replica.One && d.nodes.World.Alike(&p.Neighbour, &q.Neighbour)
-}
-
 // seatAll gives the places of a gang that starts to its pods; false: one that it
 // needs has none.
 func (d *Driver) seatAll(g *gang.Gang, need, beyond []*gang.Pod) bool {
 	take := func(s *places.Place, pods []*gang.Pod) []*gang.Pod {
 		k := slices.IndexFunc(pods, func(p *gang.Pod) bool {
-			return p.Request == g.Spec.Tasks[s.Set].Request && d.pinned(p, s.Node)
+			return p.Request == g.Spec.Tasks[s.Set].Request && d.reader.IsPinned(p, s.Node)
 		})
 		if k < 0 {
 			return pods
@@ -119,7 +82,7 @@ func (d *Driver) divideGang(g *gang.Gang, rec *engine.JobRecord) (ones []engine.
 	needed, surplus := places.Layout{Tasks: g.Spec.Tasks, Places: g.Places, Allocs: rec.Allocs}.Divide(d.nodes.Order())
 	for _, s := range surplus {
 		p := g.Pods[s.Pod]
-		if !s.Held || p == nil || !p.Ready() || d.keptOff(p, s.Node) != "" || d.grant(p, s.Node) != "" {
+		if !s.Held || p == nil || !p.Ready() || d.reader.KeptOff(p, s.Node) != "" || d.grant(p, s.Node) != "" {
 			continue
 		}
 		one := *rec

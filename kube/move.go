@@ -157,7 +157,7 @@ func (d *Driver) succeed(g *gang.Gang, need, more []*gang.Pod) (events []engine.
 	}
 	owner, objs := succession.Owners(g.Key, gang.Objects(need)), gang.Objects(need)
 	if len(need) > 0 {
-		_, _ = d.tellWant(g, need) // what cannot be read is said when it is submitted
+		_, _ = d.reader.TellWant(g, need) // what cannot be read is said when it is submitted
 	}
 	for _, id := range slices.Sorted(maps.Keys(d.relocations)) {
 		w := d.relocations[id]

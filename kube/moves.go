@@ -290,7 +290,7 @@ func (d *Driver) freed(g *gang.Gang, spec *cluster.Job) (*nodes.Set, error) {
 	if !g.WouldReturn() || g.Leaves != "" {
 		return nil, errors.New("its pods would not be made again, or are bound to where they are")
 	}
-	t, err := d.terms(g, pods[0].Obj)
+	t, err := d.reader.Terms(g, pods[0].Obj)
 	if err != nil {
 		return nil, err
 	}
@@ -299,11 +299,11 @@ func (d *Driver) freed(g *gang.Gang, spec *cluster.Job) (*nodes.Set, error) {
 			return nil, err
 		}
 	}
-	s := d.nodesFor(pods)
+	s := d.reader.NodesFor(pods)
 	if slices.ContainsFunc(pods, func(p *gang.Pod) bool { return !slices.Contains(s.Names, p.Node) }) {
 		return nil, errors.New("its node would not take it again")
 	}
-	l := d.limitsOf(pods, false, false)
+	l := d.reader.Limits(pods, false, false)
 	if l.Why != "" {
 		return nil, errors.New(l.Why)
 	}

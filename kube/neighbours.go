@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -49,24 +48,6 @@ func (d *Driver) move(p *gang.Pod, gone bool) {
 	d.nodes.Dirty = d.claims.Moved(&p.Neighbour) || d.nodes.Dirty
 }
 
-// requiresCheck reports whether it matters to a gang what is around it.
-func (d *Driver) requiresCheck(pods []*gang.Pod) bool {
-	return slices.ContainsFunc(pods, func(p *gang.Pod) bool { return d.nodes.World.Matters(&p.Neighbour) })
-}
-
-// ask is what the world is asked of a gang with these pods.
-func (d *Driver) askFor(pods []*gang.Pod, careful, devices bool) fit.Ask {
-	return fit.Ask{Pods: gang.Neighbours(pods), Nodes: d.nodes.Order(), Careful: careful, Binding: !devices}
-}
-
-// limitsOf finds what nodes take of a gang with these pods at the moment.
-func (d *Driver) limitsOf(pods []*gang.Pod, careful, devices bool) fit.Limits {
-	if !d.requiresCheck(pods) { // as of almost all: nothing is asked
-		return fit.Limits{}
-	}
-	return d.nodes.World.LimitsNow(d.askFor(pods, careful, devices))
-}
-
 // lookAround tells the engine's job of a gang what nodes take of it now; false:
 // it has to wait before the engine hears of it.
 func (d *Driver) lookAround(g *gang.Gang, pods []*gang.Pod, spec *cluster.Job) bool {
@@ -77,7 +58,7 @@ func (d *Driver) lookAround(g *gang.Gang, pods []*gang.Pod, spec *cluster.Job) b
 			return false
 		}
 	}
-	l := d.confine(g, d.limitsOf(pods, g.Fails > 0, true))
+	l := d.reader.Confine(g, d.reader.Limits(pods, g.Fails > 0, true))
 	if l.Why != "" {
 		g.Refused, d.blocked[g] = l.Why, true
 		return false
@@ -114,7 +95,7 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 	slices.Sort(ids)
 	for _, id := range ids {
 		if g := d.byID[id]; g != nil && g.Phase == gang.Waiting {
-			if d.elsewhere(g.Submitted()) {
+			if d.reader.Elsewhere(g.Submitted()) {
 				events = append(events, engine.Event{Type: engine.Cancelled, Job: g.Job})
 				d.withdraw(g)
 				continue
@@ -133,10 +114,10 @@ func (d *Driver) refresh(now cluster.Time) (events []engine.Event) {
 // are others now.
 func (d *Driver) limit(g *gang.Gang) (engine.Event, bool) {
 	pods := g.Submitted()
-	if len(g.Spec.NodeLimits) == 0 && g.Spec.PerNode == 0 && !d.requiresCheck(pods) {
+	if len(g.Spec.NodeLimits) == 0 && g.Spec.PerNode == 0 && !d.reader.IsToBeChecked(pods) {
 		return engine.Event{}, false
 	}
-	l := d.confine(g, d.limitsFor(g, pods, g.Fails > 0, true))
+	l := d.reader.Confine(g, d.reader.LimitsFor(g, pods, g.Fails > 0, true))
 	if why := l.Why; why != "" || gang.HeldBy(l.Rivals) != "" { // it was possible before: no node takes it for now
 		all := slices.Sorted(slices.Values(d.nodes.Order()))
 		if l = (fit.Limits{Nodes: []cluster.NodeLimit{{Nodes: all}}}); why != "" {
@@ -152,40 +133,9 @@ func (d *Driver) limit(g *gang.Gang) (engine.Event, bool) {
 	return engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec}, true
 }
 
-// fits says why a gang may not be bound as the engine placed it, because of what
-// was bound since it was told; "": it may.
-func (d *Driver) fits(g *gang.Gang, a *engine.Action) string {
-	on := map[string]int{}
-	for i := range a.Allocs {
-		on[d.nodes.Order()[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
-	}
-	return d.suit(g, on)
-}
-
-// suit is fits for so many pods of a gang on each node.
-func (d *Driver) suit(g *gang.Gang, on map[string]int) (why string) {
-	pods := g.Submitted()
-	if !d.requiresCheck(pods) {
-		return ""
-	}
-	d.nodes.World.Without(gang.Neighbours(g.Aside()), func() {
-		l := d.limitsOf(pods, false, false) // its devices are chosen in a moment
-		if why = cmp.Or(l.Why, gang.HeldBy(l.Rivals)); why == "" {
-			why = d.whyForbidden(&l, pods, on)
-		}
-	})
-	return why
-}
-
-// whyForbidden says why so many pods of a gang cannot be on each of these nodes; "": they can.
-func (d *Driver) whyForbidden(l *fit.Limits, pods []*gang.Pod, on map[string]int) string {
-	ask := d.askFor(pods, false, false)
-	return d.nodes.World.Verify(l, &ask, on)
-}
-
 // turnKey is the same for pods that are in each other's way and else alike.
 func (d *Driver) turnKey(g *gang.Gang, p *gang.Pod) string {
-	t, _ := d.terms(g, p.Obj)
+	t, _ := d.reader.Terms(g, p.Obj)
 	return fmt.Sprintf("%s %+v %+v %s", p.Around, t, p.Request, p.Signature)
 }
 

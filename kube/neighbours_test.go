@@ -155,7 +155,7 @@ func TestLimitsOfTwins(t *testing.T) {
 		d.podChanged(p)
 		pods = append(pods, d.pods[p.UID])
 	}
-	one, two := d.limitsOf(pods[:1], false, true), d.limitsOf(pods[1:], false, true)
+	one, two := d.reader.Limits(pods[:1], false, true), d.reader.Limits(pods[1:], false, true)
 	if len(one.Nodes) != 0 || len(two.Nodes) != 1 {
 		t.Errorf("of a node with one HCA a pod with one is told %+v, and one with two %+v", one, two)
 	}

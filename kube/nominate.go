@@ -32,7 +32,7 @@ func (d *Driver) nominate() {
 		pods := g.Submitted()
 		for _, s := range places.Of(&p) {
 			k := slices.IndexFunc(pods, func(q *gang.Pod) bool {
-				return q.Request == p.Tasks[s.Set].Request && d.pinned(q, s.Node)
+				return q.Request == p.Tasks[s.Set].Request && d.reader.IsPinned(q, s.Node)
 			})
 			if k < 0 {
 				break // one is gone: it is settled in a moment

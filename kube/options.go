@@ -182,3 +182,9 @@ var CrashPoints = []string{"kube-binding", "kube-bound", "kube-started", "kube-e
 // awaitMoved is how long a place is kept for a gang that is moved: a Job makes its first
 // new pod after ten seconds, a node may have given the old one a minute.
 const awaitMoved = 2 * time.Minute
+
+// termRules are what holds where a gang does not say on which terms it runs.
+func (o *Options) termRules() *terms.Rules {
+	return &terms.Rules{Labels: &o.Labels, Classes: o.Classes, Repair: o.Repair,
+		MinSpeed: o.Rules.Spec.MinSpeed}
+}

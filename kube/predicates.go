@@ -1,8 +1,6 @@
 package kube
 
 import (
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/shared"
@@ -25,7 +23,7 @@ func (d *Driver) newReplicas() shared.Replicas {
 		Nodes:  func() []cluster.Node { return d.eng.Nodes() },
 		On:     func(node string) gpus.Replicas { return d.nodes.Replicas(node) },
 		Ways:   func(node string) cluster.Sharing { return d.gpus.Ways(d.nodes.Object(node)).Sharing },
-		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.sharerOf(gang.PodOf(p)) },
+		Sharer: func(p *fit.Neighbour) shared.Sharer { return d.reader.SharerOf(gang.PodOf(p)) },
 		Same:   gang.SameGang,
 	}}
 }
@@ -34,33 +32,8 @@ func (d *Driver) newReplicas() shared.Replicas {
 func (d *Driver) newVolumes() *volumes.Volumes {
 	return volumes.New(volumes.Books{
 		Ours:  func(p *fit.Neighbour) bool { return gang.PodOf(p).Gang != nil },
-		Room:  func(pods []*fit.Neighbour, node string) int { return d.freeFor(gang.PodsOf(pods), node) },
+		Room:  func(pods []*fit.Neighbour, node string) int { return d.reader.FreeFor(gang.PodsOf(pods), node) },
 		Equal: func(p, q *fit.Neighbour) bool { return gang.PodOf(p).Request == gang.PodOf(q).Request },
 		Held:  d.otherHeldPods,
 	})
-}
-
-// keptOff says why the volumes of a pod that takes the place of another cannot be used on its node now; "": they can.
-func (d *Driver) keptOff(p *gang.Pod, node string) string {
-	return d.volumes.KeptOff(d.nodes.World, &p.Neighbour, node)
-}
-
-// readNeeds reads what a pod needs of its neighbours.
-func (d *Driver) readNeeds(p *gang.Pod, requests v1.ResourceList) {
-	p.Counted = d.gpus.CountedAs(&p.Replica, &p.Request, requests)
-	d.nodes.World.Read(&p.Neighbour, requests)
-}
-
-// freeFor is how many of the gang's pods the engine finds GPUs for on a node.
-func (d *Driver) freeFor(pods []*gang.Pod, node string) int {
-	need := cluster.Milli(0)
-	for _, p := range pods {
-		if m := p.Request.Milli(); m > 0 && (need == 0 || m < need) {
-			need = m
-		}
-	}
-	if need == 0 {
-		return len(pods)
-	}
-	return d.nodes.FreeFor(need, node)
 }

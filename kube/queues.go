@@ -77,7 +77,7 @@ func (d *Driver) countQueues() map[string]*queues.Count {
 			if first == nil {
 				continue
 			}
-			name = d.queueOf(g, first.Obj)
+			name = d.reader.QueueOf(g, first.Obj)
 		}
 		if !pending && g.Phase < gang.Starting {
 			continue

@@ -10,7 +10,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/oldkeys"
 	"github.com/muster-gpu/muster/kube/areas"
-	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
 	"github.com/muster-gpu/muster/kube/holds"
@@ -163,29 +162,11 @@ func (d *Driver) patch(g *gang.Gang) {
 			w = d.gangFor(&gangs.Claim{Key: g.PatchKey(), Name: g.Name + "-repair", Object: g.Object, Kind: g.Kind,
 				Of:   g.Key,
 				Need: func(gangs.Gang) (gangs.Membership, error) { return g.PatchNeed(), nil }})
-			w.Repair.IsPatch, w.Search = true, areas.In(d.domainsOf(g))
+			w.Repair.IsPatch, w.Search = true, areas.In(d.reader.Domains(g))
 		}
 		delete(g.Pods, p.Obj.UID)
 		p.Gang = w
 		w.Pods[p.Obj.UID] = p
 		d.agenda.touch(w)
 	}
-}
-
-// domainsOf lists the topology domains in which all of what is left of a gang is, the closest first; only the one that
-// it has to be in, if there is such.
-func (d *Driver) domainsOf(g *gang.Gang) []areas.Area {
-	t := cluster.Topology{}
-	for _, p := range g.Sorted() {
-		if origins, err := d.annotationSources(g, p.Obj); err == nil && p.Node != "" {
-			t, _ = d.opt.termRules().Topology(origins) // it was understood when the gang began
-			break
-		}
-	}
-	return areas.Shared(g.Places.Nodes(), d.opt.Labels.Domains(), t, d.nodes.World)
-}
-
-// confine adds to what nodes take of a gang that those outside the area in which it is looked for places take nothing.
-func (d *Driver) confine(g *gang.Gang, l fit.Limits) fit.Limits {
-	return g.Search.Confine(l, d.nodes.Order(), d.nodes.World)
 }

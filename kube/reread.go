@@ -1,16 +1,10 @@
 package kube
 
 import (
-	"fmt"
-	"hash/fnv"
-
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gang"
-	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/places"
 )
 
@@ -28,11 +22,11 @@ func (d *Driver) reread(p *gang.Pod) {
 	case p.Node != "" || p.Binding || g.Phase != gang.Gathering && g.Phase != gang.Waiting:
 		d.rereadBound(p)
 	case claimOf(d.objects, p.Obj).Key != g.Key && g.Of == "":
-		d.read(p)
+		d.reader.Read(p)
 		d.rejoin(p)
 	default:
 		d.endTurn(g)
-		d.read(p)
+		d.reader.Read(p)
 		p.Around = fit.Around(p.Obj) + p.Claimed.Wants
 		p.Read(d.fit)
 		d.agenda.touch(g)
@@ -40,21 +34,10 @@ func (d *Driver) reread(p *gang.Pod) {
 	}
 }
 
-// read reads what a pod asks for.
-func (d *Driver) read(p *gang.Pod) {
-	requests := gpus.Requests(p.Obj)
-	p.Request = d.gpus.RequestIn(requests)
-	p.Replica = d.gpus.ReplicaIn(p.Obj, requests, &p.Request)
-	d.readNeeds(p, requests)
-	if p.Claimed.Known {
-		p.Request = p.Claimed.Counts.Add(p.Request)
-	}
-}
-
 // rereadForeign counts what a foreign pod holds now.
 func (d *Driver) rereadForeign(p *gang.Pod) {
 	counted := d.nodes.DropForeign(p.Node, &p.Pod)
-	d.read(p)
+	d.reader.Read(p)
 	if counted {
 		d.nodes.AddForeign(p.Node, &p.Pod)
 	}
@@ -69,22 +52,6 @@ func (d *Driver) rereadBound(p *gang.Pod) {
 	}
 	p.Request.CPU, p.Request.RAM = now.CPU, now.RAM
 	p.Gang.Resized, d.nodes.SizesDirty = true, true
-}
-
-// factsOf is the terms of a gang and what these pods ask for, as a number: the same as long as the engine's job of it
-// would be the same.
-func (d *Driver) factsOf(g *gang.Gang, pods []*gang.Pod) uint64 {
-	if len(pods) == 0 {
-		return 0
-	}
-	h := fnv.New64a()
-	t, err := d.terms(g, pods[0].Obj)
-	_, _ = fmt.Fprintf(h, "%+v %v", t, err) // a hash's Write never fails
-	for _, p := range pods {
-		_, _ = fmt.Fprintf(h, "%s %s %s %+v %v", p.Obj.UID, p.Base, p.Around, p.Request,
-			p.Obj.Spec.PreemptionPolicy != nil && *p.Obj.Spec.PreemptionPolicy == v1.PreemptNever)
-	}
-	return h.Sum64()
 }
 
 // reshapeAll books what the pods of gangs that were resized hold now.

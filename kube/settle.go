@@ -66,7 +66,7 @@ func (d *Driver) meet(obj *v1.Pod) *gang.Pod {
 	p := &gang.Pod{Node: obj.Spec.NodeName, Nominated: obj.Status.NominatedNodeName}
 	p.Record = p
 	p.Obj = obj
-	d.read(p)
+	d.reader.Read(p)
 	d.pods[obj.UID] = p
 	d.join(p)
 	return p
@@ -162,7 +162,7 @@ func (d *Driver) gather(g *gang.Gang, now cluster.Time) []engine.Event {
 	if d.leftover(g) {
 		return nil
 	}
-	need, more, lacks := d.startingPods(g, &m)
+	need, more, lacks := d.reader.StartingPods(g, &m)
 	if size := max(1, m.Size); len(need) < size {
 		g.Refused = g.LacksPods(len(need), size, lacks)
 		return nil
@@ -172,7 +172,7 @@ func (d *Driver) gather(g *gang.Gang, now cluster.Time) []engine.Event {
 	}
 	pods := slices.Concat(need, more)
 	if g.RefusedIn == d.refusalEpoch && slices.Equal(g.RefusedFor, gang.UIDs(pods)) &&
-		g.RefusedAs == d.factsOf(g, pods) {
+		g.RefusedAs == d.reader.Facts(g, pods) {
 		return nil
 	}
 	spec := d.propose(g, pods, len(more), m)
@@ -204,17 +204,17 @@ func (d *Driver) propose(g *gang.Gang, pods []*gang.Pod, more int, m gangs.Membe
 		d.setAside.Gang(pods[0].Obj, why)
 		return nil
 	}
-	err := d.checkKeys(g, pods)
+	err := d.reader.CheckKeys(g, pods)
 	if err == nil {
-		err = d.wants(g, pods)
+		err = d.reader.Wants(g, pods)
 	}
 	if err != nil {
 		g.Refused = err.Error()
 		return nil
 	}
-	d.share(pods)
-	d.findLiked(g, pods)
-	spec, err := d.specOf(g, pods, m)
+	d.reader.Share(pods)
+	d.reader.FindLiked(g, pods)
+	spec, err := d.reader.Spec(g, pods, m)
 	if err != nil {
 		g.Refused = err.Error()
 		return nil
@@ -223,7 +223,7 @@ func (d *Driver) propose(g *gang.Gang, pods []*gang.Pod, more int, m gangs.Membe
 	if !d.lookAround(g, pods, spec) {
 		return nil
 	}
-	g.Nodes = d.nodesFor(pods)
+	g.Nodes = d.reader.NodesFor(pods)
 	out := d.queues.Tree().Admits(spec)
 	switch {
 	case out != nil:
@@ -243,7 +243,7 @@ func (d *Driver) submit(g *gang.Gang, spec *cluster.Job, pods []*gang.Pod, now c
 	spec.ID = d.next
 	d.next++
 	g.Job, g.Spec, g.InJob, g.Phase = spec.ID, spec, gang.UIDs(pods), gang.Waiting
-	g.Facts = d.factsOf(g, g.Submitted())
+	g.Facts = d.reader.Facts(g, g.Submitted())
 	d.byID[g.Job] = g
 	g.Told.Since(now, d.opt.TellAfter)
 	g.Search.Asked, g.Tried, d.victimSearch.done = d.seq+1, gang.Stamp{}, gang.Stamp{}
@@ -258,10 +258,10 @@ func (d *Driver) submit(g *gang.Gang, spec *cluster.Job, pods []*gang.Pod, now c
 func (d *Driver) settleWaiting(g *gang.Gang) []engine.Event {
 	m, err := g.Need()
 	if err == nil && !g.Search.WidenAfter(d.seq) {
-		need, more, _ := d.startingPods(g, &m)
+		need, more, _ := d.reader.StartingPods(g, &m)
 		if len(need) == max(1, m.Size) && g.AsSubmitted(d.eng, need, more) && !g.BoundByPlan() &&
 			d.queues.Tree().Admits(g.Spec) == nil &&
-			g.Facts == d.factsOf(g, g.Submitted()) {
+			g.Facts == d.reader.Facts(g, g.Submitted()) {
 			return nil
 		}
 	}
@@ -485,7 +485,7 @@ func (d *Driver) replace(g *gang.Gang) []engine.Event {
 	}
 	pods := g.Wanted()
 	if len(pods) > 0 {
-		_, _ = d.tellWant(g, pods) // what cannot be read says nothing: its gang runs
+		_, _ = d.reader.TellWant(g, pods) // what cannot be read says nothing: its gang runs
 	}
 	for i := range g.Places {
 		if len(pods) == 0 {
@@ -505,7 +505,7 @@ func (d *Driver) replace(g *gang.Gang) []engine.Event {
 			}
 		}
 		k := slices.IndexFunc(pods, func(p *gang.Pod) bool {
-			return fits(p) && d.keptOff(p, s.Node) == "" && d.grant(p, s.Node) == ""
+			return fits(p) && d.reader.KeptOff(p, s.Node) == "" && d.grant(p, s.Node) == ""
 		})
 		if k < 0 {
 			d.blocked[g] = true // for the devices or volumes of the pod before it, perhaps

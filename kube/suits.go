@@ -12,9 +12,6 @@ import (
 // The nodes that suit a gang are a set, by which its job says where it can be. So its pods can ask for any nodes that
 // there are in any words.
 
-// nodesFor finds the nodes that suit a gang with these pods.
-func (d *Driver) nodesFor(pods []*gang.Pod) *nodes.Set { return d.nodes.Sets.Of(gang.OnNodes(pods)) }
-
 // setEvents tell the engine of gangs that wait whose set of nodes is another now. One that no node suits any more is
 // taken back.
 func (d *Driver) setEvents() (events []engine.Event) {
@@ -73,7 +70,7 @@ func (d *Driver) setNodes(snap *engine.Snapshot) {
 		if g != nil && g.Phase == gang.Waiting {
 			g.Nodes = nil
 			if pods := g.Submitted(); len(pods) > 0 {
-				g.Nodes = d.nodesFor(pods)
+				g.Nodes = d.reader.NodesFor(pods)
 				confine(&spec, g.Nodes)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/victims"
 )
@@ -29,12 +28,6 @@ type victimSearch struct {
 
 func (d *Driver) stamp() gang.Stamp {
 	return gang.Stamp{Moves: d.nodes.World.Version(), Checked: d.checked}
-}
-
-// limitsFor is limitsOf for a gang's pods, without those that leave for it.
-func (d *Driver) limitsFor(g *gang.Gang, pods []*gang.Pod, careful, devices bool) (l fit.Limits) {
-	d.nodes.World.Without(gang.Neighbours(g.Aside()), func() { l = d.limitsOf(pods, careful, devices) })
-	return l
 }
 
 // expect has a pod count where it will be, once others have left.
@@ -118,7 +111,7 @@ func (d *Driver) stuck() (next *gang.Gang, later bool) {
 
 // liftFor looks for gangs that leave so that another starts.
 func (d *Driver) liftFor(g *gang.Gang, before []engine.Event) []engine.Event {
-	q := &victims.Question{World: d.nodes.World, Job: g.Spec, Ask: d.askFor(g.Submitted(), g.Fails > 0, true),
+	q := &victims.Question{World: d.nodes.World, Job: g.Spec, Ask: d.reader.Ask(g.Submitted(), g.Fails > 0, true),
 		Search: &g.Search,
 		Starts: func(job *cluster.Job, gone []cluster.JobID) map[string]int {
 			return d.startsOn(g.Job, slices.Concat(before, lifts(gone, job)))
@@ -171,5 +164,5 @@ func (d *Driver) overtaken(g *gang.Gang) string {
 	if len(g.Victims) == 0 {
 		return ""
 	}
-	return d.suit(g, g.Places.Needed().PerNode())
+	return d.reader.Suit(g, g.Places.Needed().PerNode())
 }

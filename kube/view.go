@@ -62,7 +62,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 			return
 		}
 		a := answer{row: d.rowOf(g)}
-		a.row.Sharing = d.sharingOf(g)
+		a.row.Sharing = d.reader.SharingOf(g)
 		a.why.Job.Tasks = gang.Tasks(g)
 		if g.Phase == gang.Running || g.Phase == gang.Starting {
 			a.why.Job.Network = d.networkOf(g)

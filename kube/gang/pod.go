@@ -233,3 +233,12 @@ func Tasks(g *Gang) (list []show.Task) {
 	}
 	return list
 }
+
+// SettleOn says of a pod what replicas GPUs have where it goes.
+func (p *Pod) SettleOn(k gpus.Kind, all fit.Nodes) {
+	if !p.Replica.One {
+		return
+	}
+	p.Replica.Kind, p.Replica.Settled, p.Request.GPUs, p.Request.Share = k, true, min(k.Of, 1), k.Share()
+	p.Sign(all)
+}
