@@ -54,7 +54,7 @@ func (d *Driver) start(g *gang.Gang, a *engine.Action) {
 	if d.holdBack(g) {
 		return
 	}
-	d.unlift(g)
+	d.forgetVictims(g)
 	if why := d.grantAll(g); why != "" {
 		g.Phase, g.Spec, g.Plan, g.Places = gang.Waiting, was, "", nil
 		d.notThere(g, why)
@@ -80,7 +80,7 @@ func (d *Driver) distrust(g *gang.Gang, why string) {
 func (d *Driver) notThere(g *gang.Gang, why string) {
 	d.opt.Log.Debug("a gang cannot be where it was placed", "gang", g.Name, "reason", why)
 	g.Fails++
-	d.unlift(g)
+	d.forgetVictims(g)
 	d.queued = append(d.queued, engine.Event{Type: engine.StartFailed, Job: g.Job})
 	if ev, ok := d.limit(g); ok {
 		d.queued = append(d.queued, ev)

@@ -165,7 +165,7 @@ func (d *Driver) settleHeld(g *gang.Gang) bool {
 	}
 	d.unhold(g)
 	why := d.overtaken(g)
-	d.unlift(g)
+	d.forgetVictims(g)
 	if g.Refused = why; why == "" {
 		g.Refused = d.grantAll(g)
 	}

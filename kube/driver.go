@@ -357,7 +357,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 		for i, g := range list {
 			if d.opt.Failures != nil && slices.ContainsFunc(events, submits) { // one gang at a time
 				d.agenda.now = list[i:]
-				return append(events, d.liftNext(events, now)...)
+				return append(events, d.seekVictims(events, now)...)
 			}
 			g.Dirty = false
 			d.guarded("gang "+g.Name, func() {
@@ -366,7 +366,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 			})
 		}
 	}
-	return append(events, d.liftNext(events, now)...)
+	return append(events, d.seekVictims(events, now)...)
 }
 
 // Record records the step (driver.Journal).
@@ -434,7 +434,7 @@ func (d *Driver) forget(g *gang.Gang) {
 	delete(d.byID, g.Job)
 	delete(d.constrained, g)
 	d.unhold(g)
-	d.unlift(g)
+	d.forgetVictims(g)
 	g.Job, g.Spec, g.InJob, g.Optional = cluster.NoJob, nil, nil, nil
 	d.life.ended++
 }

@@ -25,7 +25,7 @@ func (d *Driver) nominate() {
 		r := d.eng.Record(id)
 		if r == nil || r.State != engine.Placed {
 			d.unnominate(g)
-			d.unlift(g)
+			d.forgetVictims(g)
 			continue
 		}
 		p := plans.Plan{Tasks: g.Spec.Tasks, On: places.On(r.Allocs, d.nodes.Order())}

@@ -36,8 +36,8 @@ func (d *Driver) expect(p *gang.Pod, node string) {
 	d.move(p, false)
 }
 
-// unlift forgets which pods leave for a gang: it has not the place that it was to have.
-func (d *Driver) unlift(g *gang.Gang) {
+// forgetVictims forgets which pods leave for a gang: it has not the place that it was to have.
+func (d *Driver) forgetVictims(g *gang.Gang) {
 	if len(g.Victims) == 0 {
 		return
 	}
@@ -57,9 +57,9 @@ func (d *Driver) goes(q *gang.Gang, tier cluster.Tier) bool {
 		(tier == cluster.Critical || d.now.Sub(q.Book.Started) >= d.opt.Rules.MinRuntime)
 }
 
-// liftNext lets pods leave for a gang that finds no place on account of them; before is
+// seekVictims lets pods leave for a gang that finds no place on account of them; before is
 // what the engine is told besides.
-func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []engine.Event) {
+func (d *Driver) seekVictims(before []engine.Event, now cluster.Time) (events []engine.Event) {
 	if d.stale != "" || d.victimSearch.done == d.stamp() || now < d.victimSearch.at {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (d *Driver) liftNext(before []engine.Event, now cluster.Time) (events []eng
 	case g != nil:
 		d.victimSearch.turns++
 		g.Tried, g.Turns = d.stamp(), d.victimSearch.turns
-		events = d.liftFor(g, before)
+		events = d.victimsFor(g, before)
 	case later:
 		return nil
 	default:
@@ -109,12 +109,12 @@ func (d *Driver) stuck() (next *gang.Gang, later bool) {
 	return next, later
 }
 
-// liftFor looks for gangs that leave so that another starts.
-func (d *Driver) liftFor(g *gang.Gang, before []engine.Event) []engine.Event {
+// victimsFor looks for gangs that leave so that another starts.
+func (d *Driver) victimsFor(g *gang.Gang, before []engine.Event) []engine.Event {
 	q := &victims.Question{World: d.nodes.World, Job: g.Spec, Ask: d.reader.Ask(g.Submitted(), g.Fails > 0, true),
 		Search: &g.Search,
 		Starts: func(job *cluster.Job, gone []cluster.JobID) map[string]int {
-			return d.startsOn(g.Job, slices.Concat(before, lifts(gone, job)))
+			return d.startsOn(g.Job, slices.Concat(before, leaveFor(gone, job)))
 		}}
 	for _, o := range d.gangs {
 		if d.goes(o, g.Spec.Tier) {
@@ -134,11 +134,11 @@ func (d *Driver) liftFor(g *gang.Gang, before []engine.Event) []engine.Event {
 		o.Leaves, o.Grace = fmt.Sprintf("preempted for %s, which cannot be where it is", g.Name), 30
 	}
 	g.Spec = a.Job
-	return lifts(gone, a.Job)
+	return leaveFor(gone, a.Job)
 }
 
-// lifts is what the engine is told if jobs leave for another, which is this from then on.
-func lifts(gone []cluster.JobID, job *cluster.Job) (events []engine.Event) {
+// leaveFor is what the engine is told if jobs leave for another, which is this from then on.
+func leaveFor(gone []cluster.JobID, job *cluster.Job) (events []engine.Event) {
 	for _, id := range gone {
 		events = append(events, engine.Event{Type: engine.Cancelled, Job: id})
 	}
