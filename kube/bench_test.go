@@ -491,7 +491,7 @@ func backlog(b *testing.B, nodes, pods int) {
 			}
 		}
 		from := time.Now()
-		if _, text := d.why(last, cluster.Time(from.UnixNano())); text == "" {
+		if _, text := d.books.Why(last, d.scene(cluster.Time(from.UnixNano()))); text == "" {
 			b.Error("nothing is said")
 		}
 		why = time.Since(from)

@@ -51,7 +51,7 @@ func TestCompany(t *testing.T) {
 				steps(t, d)
 			}
 			p := d.pods["y"]
-			_, why := d.why(p.Gang, d.now)
+			_, why := d.books.Why(p.Gang, d.scene(d.now))
 			if p.Gang.Phase == gang.Gathering {
 				why = p.Gang.Refused
 			}
@@ -66,7 +66,7 @@ func TestCompany(t *testing.T) {
 			d.nodeChanged(other)
 			steps(t, d)
 			if p := d.pods["y"]; p.Assumed != "two" {
-				_, why := d.why(p.Gang, d.now)
+				_, why := d.books.Why(p.Gang, d.scene(d.now))
 				t.Errorf("there is a node without others: %s", why)
 			}
 		})

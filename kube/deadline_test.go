@@ -13,6 +13,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/kube/books"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -65,7 +66,7 @@ func (b *bench) promised(gang string, status v1.ConditionStatus, reason, text st
 	for _, name := range []string{gang + "-0", gang + "-1"} {
 		b.wait(name+" knows of its deadline", func() bool {
 			return slices.ContainsFunc(b.pod(name).Status.Conditions, func(c v1.PodCondition) bool {
-				return c.Type == ConditionDeadline && c.Status == status && c.Message == text
+				return c.Type == books.ConditionDeadline && c.Status == status && c.Message == text
 			})
 		})
 	}

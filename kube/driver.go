@@ -19,6 +19,7 @@ import (
 	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/inbox"
+	"github.com/muster-gpu/muster/kube/books"
 	"github.com/muster-gpu/muster/kube/confirm"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/fit/claims"
@@ -35,7 +36,6 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/reader"
-	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/kube/setaside"
 	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/kube/write"
@@ -78,7 +78,6 @@ type Driver struct {
 	wake        cluster.Time
 	stale       string         // why the engine has to be renewed; "": it has not
 	unconfirmed confirm.Step   // what it is told in this step and has to take over
-	tellAt      cluster.Time   // when gangs that wait are told next
 	queued      []engine.Event // for the next batch
 	step        []engine.Event // the last batch
 	sizedAt     cluster.Time   // when it was last looked at the sizes of nodes and pods
@@ -105,8 +104,9 @@ type Driver struct {
 	notices *notices.Writer
 
 	losses   perf.Losses
-	reported reports.Inbox[*gang.Gang] // what pods told that is not booked yet
-	records  look.Records              // for people
+	reported books.Reports // what pods told that is not booked yet
+	books    *books.Room   // for people
+	telling  books.Rounds  // in which gangs that wait are told why
 	history  *history.Room
 	desk     *look.Desk
 }
@@ -164,6 +164,8 @@ func New(opt Options) *Driver {
 	d.reader = &reader.Reader{GPUs: d.gpus, Objects: d.objects, Queues: d.queues, Nodes: d.nodes, Fit: d.fit,
 		Claims: d.claims, Volumes: d.volumes, Rules: d.opt.termRules(), DefaultQueue: opt.DefaultQueue,
 		Lender: d.opt.lender}
+	d.books = books.New(books.Options{Nodes: d.nodes, GPUs: d.gpus, QueueOf: d.reader.QueueOf})
+	d.telling = books.NewRounds(opt.TellAfter)
 	d.history = history.New(opt.History, opt.Log)
 	d.notices = notices.New(opt.Tell, opt.Scheduler)
 	d.setAside = setaside.New(setaside.Options{Log: opt.Log, Count: opt.Observe.SetAside,

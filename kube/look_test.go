@@ -168,7 +168,7 @@ func TestNumbered(t *testing.T) {
 	second.UID, second.CreationTimestamp = "second", metav1.NewTime(*now)
 	d.podChanged(second)
 	steps(t, d)
-	y := d.explain(d.gangs["pod/second"], d.clock())
+	y := d.scene(d.clock()).Explain(d.gangs["pod/second"])
 	if text := strings.Join(y.Holders, ";"); !strings.Contains(text, "job 1 default/first") {
 		t.Errorf("held by %q", text)
 	}
@@ -198,7 +198,7 @@ func BenchmarkLook(b *testing.B) {
 	g := d.gangs["pod/"+string(pods[len(pods)-1].UID)]
 	b.Run("why", func(b *testing.B) {
 		for b.Loop() {
-			d.explain(g, d.clock())
+			d.scene(d.clock()).Explain(g)
 		}
 	})
 }

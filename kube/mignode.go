@@ -8,7 +8,6 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/loans"
 	"github.com/muster-gpu/muster/kube/mig"
 )
@@ -46,18 +45,6 @@ func (d *Driver) lookMIG(now cluster.Time) {
 		g.Leaves = fmt.Sprintf("preempted for %s: node %s is partitioned otherwise", p.For, p.Node)
 		d.queued = append(d.queued, engine.Event{Type: engine.Cancelled, Job: g.Job})
 	}
-}
-
-// besides adds to what a gang waits for which nodes are being partitioned for it.
-func (d *Driver) besides(g *gang.Gang, text string) string {
-	more := d.nodes.MIG.Told(g.Name, d.nodes.CountUsers)
-	switch {
-	case more == "":
-		return text
-	case text == "":
-		return more
-	}
-	return text + "; " + more
 }
 
 // migWriter writes on nodes how far they are, and events.

@@ -94,8 +94,9 @@ func TestMoldable(t *testing.T) {
 	if w := d.pods["g-6"].Gang; w.Of != g.Key || w.Phase != gang.Waiting {
 		t.Errorf("g-6 does not wait by itself: phase %d of %s", w.Phase, w.Key)
 	}
-	if d.records.Held != 4+12 {
-		t.Errorf("the books say that %d GPUs are held; it is 16", d.records.Held)
+	series := d.see().Series
+	if held := series[len(series)-1].Allocated / cluster.Whole; held != 4+12 {
+		t.Errorf("the books say that %d GPUs are held; it is 16", held)
 	}
 	d.come(t, now, controlplane.Pod("urgent", 4, map[string]string{LabelTier: "critical"}))
 	var leave []string

@@ -92,7 +92,7 @@ func (d *Driver) reform(g *gang.Gang, rec *engine.JobRecord, now places.Layout) 
 	spec.Tasks, spec.Elastic = now.Tasks, cluster.Elastic{}
 	rec.Spec, rec.Allocs, rec.Tasks = &spec, now.Allocs, int32(now.Tasks[0].Count)
 	g.Spec, g.Places = &spec, now.Places
-	d.resize(g, d.now)
+	d.books.Resize(g, d.now)
 }
 
 // mergePatch makes one gang of a gang and its patch.
@@ -104,11 +104,7 @@ func (d *Driver) mergePatch(g, w *gang.Gang, rec, patch *engine.JobRecord) {
 		g.Pods[uid], p.Gang = p, g
 	}
 	w.Pods = nil
-	if w.Was >= gang.Starting {
-		d.records.Count(d.now)
-		d.records.Held -= w.Book.GPUs
-	}
-	w.Book.Over = true // what becomes of it stands in the gang's own book
+	d.books.Merged(w, d.now)
 	delete(d.byID, w.Job)
 	d.drop(w)
 	g.Plan, g.Repairs = w.Plan, g.Repairs+1

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
-	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -38,8 +36,7 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 				uid)
 			return
 		}
-		p.Report, p.Reported = r, cluster.Time(at.UnixNano())
-		d.reported.Put(p.Gang, r.Finished || p.Gang.Phase == gang.Stopping)
+		d.reported.Hear(p, r, at)
 	})
 	if err != nil {
 		return err
@@ -50,23 +47,12 @@ func (d *Driver) Report(ctx context.Context, namespace, name string, uid types.U
 // reports are what the engine is to know of what pods told, when that is due: before it hears what became of them,
 // since with a checkpoint that is not booked, work would be lost. While it is to be renewed they wait, so that pods
 // which report all the time do not keep it from that.
-func (d *Driver) reports(now cluster.Time) (events []engine.Event) {
-	ends := func(g *gang.Gang) bool { return g.Phase != gang.Starting && d.reported.Has(g) }
-	if slices.ContainsFunc(d.agenda.now, ends) {
-		d.reported.Hurry()
-	}
+func (d *Driver) reports(now cluster.Time) []engine.Event {
+	d.reported.Settling(d.agenda.now)
 	if d.stale != "" {
 		return nil
 	}
-	for _, g := range d.reported.Take(now) {
-		switch {
-		case g.Phase == gang.Starting && d.gangs[g.Key] == g: // the engine does not know yet that it runs
-			d.reported.Put(g, false)
-		case g.Phase == gang.Running || g.Phase == gang.Stopping:
-			events = append(events, g.HearReport(d.eng, now)...)
-		}
-	}
-	return events
+	return d.reported.Book(d.scene(now))
 }
 
 // workOf is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.

@@ -111,8 +111,8 @@ func TestHearReport(t *testing.T) {
 	if r := d.eng.Record(g.Job); r.Saved != 140*time.Second {
 		t.Errorf("it says that it has finished, and %v is saved", r.Saved)
 	}
-	if j := d.rowOf(g).Job(d.now); j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 ||
-		j.SampleRate == nil {
+	j := d.books.Row(g, d.scene(d.now)).Job(d.now)
+	if j.StepRate == nil || math.Abs(*j.StepRate-400/j.GPUHours) > 1e-9 || j.SampleRate == nil {
 		t.Errorf("%v steps and %v samples for each of %v GPU-hours", j.StepRate, j.SampleRate, j.GPUHours)
 	}
 	if list := d.eng.Paces(); len(list) != 1 || list[0].Model != "resnet50" || list[0].Pace != 10_000_000 {
@@ -360,8 +360,9 @@ func TestReportListed(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, l := d.pods["a"].Gang, d.see()
-	if j := d.rowOf(g).Job(l.At); len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" ||
-		j.Progress.Steps != 0 || j.Progress.Predicted {
+	j := d.books.Row(g, d.scene(d.now)).Job(l.At)
+	if len(j.Metrics) != 1 || j.Progress == nil || j.Progress.Checkpoint != "/ckpt" || j.Progress.Steps != 0 ||
+		j.Progress.Predicted {
 		t.Errorf("the job itself: %+v, %+v", j.Progress, j.Metrics)
 	}
 	reader := look.NewDesk(look.Loop{Ready: d.Ready, Put: func(f func()) { f() }, Now: d.opt.Now,

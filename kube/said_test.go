@@ -82,14 +82,14 @@ func TestWhyWithoutGPUs(t *testing.T) {
 	p := cpus(controlplane.Pod("p", 0, nil), "95")
 	w := newWorld(t, nil, someNodes(2, 8), cpus(controlplane.Pod("a", 0, nil), "50"),
 		cpus(controlplane.Pod("b", 0, nil), "50"), p)
-	if _, text := w.why(w.gangs["pod/p"], w.clock()); !strings.Contains(text,
+	if _, text := w.books.Why(w.gangs["pod/p"], w.scene(w.clock())); !strings.Contains(text,
 		"needs room for 1 task with 95 CPU cores") {
 		t.Errorf("it says %q", text)
 	}
 	hami := controlplane.Pod("hami", 1, nil)
 	hami.Spec.Containers[0].Resources.Requests["nvidia.com/gpumem"] = resource.MustParse("3000")
 	w = newWorld(t, nil, someNodes(2, 8), hami)
-	if _, text := w.why(w.gangs["pod/hami"], w.clock()); strings.Contains(text, "is up") ||
+	if _, text := w.books.Why(w.gangs["pod/hami"], w.scene(w.clock())); strings.Contains(text, "is up") ||
 		!strings.Contains(text, "too little nvidia.com/gpumem") {
 		t.Errorf("it says %q", text)
 	}

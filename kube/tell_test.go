@@ -95,7 +95,6 @@ func TestTellMany(t *testing.T) {
 		t.Fatalf("%d pods wait", open)
 	}
 	p := listenTo(t, d)
-	d.tellAt = 0
 	d.tell(d.clock()) // they are seen to wait
 	*now = now.Add(2 * time.Second)
 	d.tell(d.clock())
@@ -192,7 +191,7 @@ func TestTellFirst(t *testing.T) {
 			g.Told.Next = 0 // due for longer
 		}
 	}
-	d.tellAt = 0
+	*now = now.Add(2 * time.Second)
 	d.tell(d.clock())
 	if !d.pods["late"].Gang.Told.Any() {
 		t.Error("one that was never told has to wait until others are looked at again")
@@ -255,7 +254,7 @@ func TestTellAlike(t *testing.T) {
 			if n == 2 { // longer than a look may take
 				*now = now.Add(time.Second)
 			}
-			return d.explain(g, d.clock())
+			return d.scene(d.clock()).Explain(g)
 		})
 		if known && n > 2 && !found.Late() {
 			shared++

@@ -87,9 +87,8 @@ func (b *Book) Close(now cluster.Time, text string) (state, why string) {
 
 // Records are the books of all gangs together.
 type Records struct {
-	Held  int // GPUs that gangs hold now
-	Total int // GPUs that are healthy
-
+	held    int // GPUs that gangs hold now
+	total   int // GPUs that are healthy
 	numbers int
 	past    []*Row // gangs that are over, in the order of their ends; never changed in place
 	since   cluster.Time
@@ -123,8 +122,17 @@ func (r *Records) Keep(row *Row) {
 	r.past = append(list[:len(list):len(list)], row)
 }
 
-// Count counts the GPUs' time up to now, hour by hour.
-func (r *Records) Count(now cluster.Time) {
+// Held counts the GPUs that gangs hold now.
+func (r *Records) Held() int { return r.held }
+
+// Hold notes that gangs hold so many more GPUs from now on.
+func (r *Records) Hold(now cluster.Time, more int) {
+	r.count(now)
+	r.held += more
+}
+
+// count counts the GPUs' time up to now, hour by hour.
+func (r *Records) count(now cluster.Time) {
 	if r.upTo == 0 {
 		r.upTo, r.since = now, now
 	}
@@ -135,8 +143,8 @@ func (r *Records) Count(now cluster.Time) {
 		}
 		end := min(now, at.Add(time.Hour))
 		h := r.hours[len(r.hours)-1]
-		h.Total += end.Sub(r.upTo) * time.Duration(r.Total)
-		h.Held += end.Sub(r.upTo) * time.Duration(r.Held)
+		h.Total += end.Sub(r.upTo) * time.Duration(r.total)
+		h.Held += end.Sub(r.upTo) * time.Duration(r.held)
 		r.hours[len(r.hours)-1] = h
 		r.upTo = end
 	}
@@ -148,14 +156,17 @@ func (r *Records) Due(now cluster.Time) bool {
 	return n == 0 || time.Unix(0, int64(now)).Sub(r.series[n-1].At) >= sampleEvery
 }
 
-// Sample keeps the cluster's state for the last hour.
-func (r *Records) Sample(s show.Sample) {
+// Sample keeps the cluster's state for the last hour; total is how many of its GPUs are healthy from now on.
+func (r *Records) Sample(now cluster.Time, total int, s show.Sample) {
+	r.count(now)
+	r.total = total
 	n := len(r.series)
 	r.series = append(r.series[max(0, n+1-mostSamples):n:n], s)
 }
 
 // Sight is the cluster at an instant, as far as it is in the books; s is its state then.
 func (r *Records) Sight(at cluster.Time, s show.Sample) Sight {
+	r.count(at)
 	n := len(r.series)
 	return Sight{At: at, Since: r.since, Past: r.past, Most: mostPast, Hours: slices.Clone(r.hours),
 		Series: append(r.series[:n:n], s)}

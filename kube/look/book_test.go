@@ -13,18 +13,15 @@ import (
 // had, and goes on where it stopped; hours say how much of the GPUs was held.
 func TestBook(t *testing.T) {
 	at := func(m int) cluster.Time { return cluster.Time(100 * time.Hour).Add(time.Duration(m) * time.Minute) }
-	r := Records{Total: 8}
-	r.Count(at(0))
+	var r Records
+	r.Sample(at(0), 8, show.Sample{})
 	b := r.Open("a", at(0), at(1))
 	b.Begin(at(10), 2, []string{"n1"})
-	r.Count(at(10))
-	r.Held += 2
+	r.Hold(at(10), 2)
 	b.Resize(at(20), 4, []string{"n1", "n2"})
-	r.Count(at(20))
-	r.Held += 2
+	r.Hold(at(20), 2)
 	b.End(at(30))
-	r.Count(at(30))
-	r.Held -= 4
+	r.Hold(at(30), -4)
 	b.Outcome = engine.Preempted
 	state, _ := b.Close(at(30), "")
 	row := b.AsRow()
@@ -41,7 +38,6 @@ func TestBook(t *testing.T) {
 	if other := r.Open("b", at(41), at(41)); other.Number != 2 {
 		t.Errorf("another is number %d", other.Number)
 	}
-	r.Count(at(60))
 	s := r.Sight(at(60), show.Sample{})
 	if len(s.Past) != 0 || len(s.Hours) != 1 || s.Hours[0].Held != 60*time.Minute || s.Hours[0].Total != 8*time.Hour {
 		t.Errorf("%+v", s)
