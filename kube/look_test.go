@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -148,30 +147,6 @@ func TestBook(t *testing.T) {
 	d.podGone(done)
 	steps(t, d)
 	expect("1 default/train starting restarts=1 preempted=1", "2 default/high completed restarts=0 preempted=0")
-	for _, c := range []struct {
-		f    ask.Filter
-		want int
-	}{{ask.Filter{}, 2}, {ask.Filter{States: show.Live}, 1}, {ask.Filter{Name: "high"}, 1},
-		{ask.Filter{Name: "default/high"}, 1}, {ask.Filter{Search: "IGH"}, 1},
-		{ask.Filter{Before: 2}, 1}, {ask.Filter{Limit: 1}, 1}, {ask.Filter{User: "nobody"}, 0},
-		{ask.Filter{Since: now.Add(time.Minute).UnixNano()}, 1}} {
-		if got := len(d.see().Choose(c.f)); got != c.want {
-			t.Errorf("%+v chooses %d, not %d", c.f, got, c.want)
-		}
-	}
-}
-
-// What the engine says of jobs names them by the numbers that people know.
-func TestNumbered(t *testing.T) {
-	d, now := still(t, 1, controlplane.Pod("first", 8, nil))
-	second := controlplane.Pod("second", 8, nil)
-	second.UID, second.CreationTimestamp = "second", metav1.NewTime(*now)
-	d.podChanged(second)
-	steps(t, d)
-	y := d.scene(d.clock()).Explain(d.gangs["pod/second"])
-	if text := strings.Join(y.Holders, ";"); !strings.Contains(text, "job 1 default/first") {
-		t.Errorf("held by %q", text)
-	}
 }
 
 // BenchmarkLook is what those who look cost the loop: 1,000 nodes, 10,000 pods

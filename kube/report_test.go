@@ -16,7 +16,6 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/look"
-	"github.com/muster-gpu/muster/kube/reports"
 	"github.com/muster-gpu/muster/perf"
 	"github.com/muster-gpu/muster/show"
 )
@@ -250,23 +249,6 @@ func TestReportNonsense(t *testing.T) {
 	_ = d.tells(t, "a", stepped(2, 1.5, 1e15))
 	if r := d.eng.Record(d.pods["a"].Gang.Job); r.Done < 0 || r.Spec.Estimate < 0 {
 		t.Errorf("%+v", r)
-	}
-}
-
-// A pod is told whom to trust if it has a token to report with.
-func TestReportsToken(t *testing.T) {
-	p := controlplane.Pod("a", 1, nil)
-	with := func(audience string) *v1.Pod {
-		q := p.DeepCopy()
-		q.Spec.Volumes = []v1.Volume{
-			{Name: "t", VolumeSource: v1.VolumeSource{
-				Projected: &v1.ProjectedVolumeSource{
-					Sources: []v1.VolumeProjection{
-						{ServiceAccountToken: &v1.ServiceAccountTokenProjection{Audience: audience}}}}}}}
-		return q
-	}
-	if reports.HasToken(p) || reports.HasToken(with("vault")) || !reports.HasToken(with("muster")) {
-		t.Error("which pods report is told otherwise")
 	}
 }
 
