@@ -39,7 +39,7 @@ func (d *Driver) leaveTo(p succession.Parting, id cluster.JobID, spec *cluster.J
 	}
 	if b := d.eng.Carryover(id, d.now); b != nil {
 		b.Preemptions += preemptions
-		left := plans.Before{Carryover: *b, Submit: spec.Submit, Work: d.workOf(id)}
+		left := plans.Before{Carryover: *b, Submit: spec.Submit, Work: d.scene(d.now).Work(id)}
 		d.inheritances.Keep(&succession.Inheritance{Parting: p, At: d.now, Before: left}, d.now)
 	}
 }

@@ -36,13 +36,3 @@ func (d *Driver) see() *look.Sight {
 	d.sample(now)
 	return d.books.Sight(d.scene(now))
 }
-
-// find finds a gang that is not over, by number; it runs on the loop.
-func (d *Driver) find(number int) *gang.Gang {
-	for _, g := range d.gangs {
-		if g.Book.Number == number && (g.Phase >= gang.Waiting || !g.Book.Over) {
-			return g
-		}
-	}
-	return nil
-}

@@ -106,7 +106,7 @@ func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
 	q := &moves.Question{By: by, Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
 		Pods: map[cluster.JobID][]*v1.Pod{}, Names: map[cluster.JobID]string{}}
 	err = d.desk.Ask(ctx, func() {
-		if g := d.find(r.Job); g != nil && g.Job != cluster.NoJob {
+		if g := d.scene(d.now).Find(r.Job); g != nil && g.Job != cluster.NoJob {
 			q.Job = g.Job
 		} else if r.Job != 0 {
 			failed = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)

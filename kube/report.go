@@ -54,12 +54,3 @@ func (d *Driver) reports(now cluster.Time) []engine.Event {
 	}
 	return d.reported.Book(d.scene(now))
 }
-
-// workOf is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.
-func (d *Driver) workOf(id cluster.JobID) time.Duration {
-	g, rec := d.byID[id], d.eng.Record(id)
-	if g == nil || rec == nil {
-		return 0
-	}
-	return g.Work(rec)
-}

@@ -56,7 +56,7 @@ func (v View) tell(ctx context.Context, id int, why bool) (w show.Why, err error
 
 // answerOf is what the loop knows of a job; why: also why it is as it is.
 func (d *Driver) answerOf(id int, why bool) (a books.Answer) {
-	g := d.find(id)
+	g := d.scene(d.now).Find(id)
 	if g == nil {
 		return a
 	}

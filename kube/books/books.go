@@ -43,6 +43,25 @@ type Scene struct {
 	Now    cluster.Time
 }
 
+// Find finds a gang that is not over, by the number that people know; nil: none has it.
+func (s Scene) Find(number int) *gang.Gang {
+	for _, g := range s.Gangs {
+		if g.Book.Number == number && (g.Phase >= gang.Waiting || !g.Book.Over) {
+			return g
+		}
+	}
+	return nil
+}
+
+// Work is all of a gang's work, as its progress told; 0: that did not tell, or it goes by what was stated.
+func (s Scene) Work(id cluster.JobID) time.Duration {
+	g, rec := s.Jobs[id], s.Engine.Record(id)
+	if g == nil || rec == nil {
+		return 0
+	}
+	return g.Work(rec)
+}
+
 // Note books what became of a gang; it is called wherever its phase may have changed.
 func (r *Room) Note(g *gang.Gang, s Scene) {
 	b := &g.Book

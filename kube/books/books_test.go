@@ -261,8 +261,17 @@ func TestAnswer(t *testing.T) {
 	if a, w := ask(first); a.Live != 0 || w.Blockers == nil || len(w.Blockers) > 0 || w.Text != "on n0" {
 		t.Errorf("of %d jobs one that runs: %+v", a.Live, w)
 	}
+	if s.Find(1) != first || s.Find(2) != second || s.Find(3) != nil {
+		t.Error("a number is that of another")
+	}
+	second.Phase = gang.Gathering
 	delete(s.Gangs, second.Key)
 	r.Note(second, s)
+	s.Gangs[second.Key] = second // its book is closed
+	if s.Find(2) != nil {
+		t.Error("one that is over is found among the others")
+	}
+	delete(s.Gangs, second.Key)
 	var none Answer
 	if w, err := none.Of(2, r.Sight(s), s.Now); err != nil || w.Text != "its pods are gone" || w.Blockers == nil {
 		t.Errorf("one that is over: %+v, %v", w, err)
@@ -419,6 +428,9 @@ func TestReports(t *testing.T) {
 	}
 	if reports.Settling([]*gang.Gang{b, a}); !reports.Urgent() || len(reports.Book(s)) != 1 {
 		t.Error("what one told that ends perhaps is not booked at once")
+	}
+	if a.Worked = time.Hour; s.Work(a.Job) != time.Hour || s.Work(7) != 0 {
+		t.Errorf("its work is %v, that of none %v", s.Work(a.Job), s.Work(7))
 	}
 	b.Phase, s.Now = gang.Running, after(2)
 	if events := reports.Book(s); len(events) != 1 || events[0].Job != b.Job || reports.Len() != 0 {
