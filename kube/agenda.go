@@ -25,6 +25,12 @@ func (a *agenda) at(g *gang.Gang, at cluster.Time) {
 	a.later[g.Key] = g
 }
 
+// cancel forgets the time at which a gang is to be settled.
+func (a *agenda) cancel(g *gang.Gang) {
+	g.Retry = 0
+	delete(a.later, g.Key)
+}
+
 // next is the first of these times; Never: there is none.
 func (a *agenda) next() cluster.Time {
 	at := cluster.Never

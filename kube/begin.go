@@ -60,7 +60,7 @@ func (d *Driver) begin(snap *engine.Snapshot, reason string) error {
 	d.life.count++
 	d.refusalEpoch++
 	// Places that are kept for gangs that move, and what is asked of the engine, refer to numbers of nodes.
-	d.nodes.Begin(snap, d.asking != nil || d.searching || len(d.relocations) > 0)
+	d.nodes.Begin(snap, d.relocations.Busy())
 	d.setAside.Forget(func(uid types.UID) bool { return d.pods[uid] != nil })
 	before := d.next
 	adopted := d.adoptAll(snap)

@@ -36,6 +36,7 @@ import (
 	"github.com/muster-gpu/muster/kube/power"
 	"github.com/muster-gpu/muster/kube/queues"
 	"github.com/muster-gpu/muster/kube/reader"
+	"github.com/muster-gpu/muster/kube/relocations"
 	"github.com/muster-gpu/muster/kube/setaside"
 	"github.com/muster-gpu/muster/kube/succession"
 	"github.com/muster-gpu/muster/kube/write"
@@ -90,8 +91,8 @@ type Driver struct {
 	reader *reader.Reader // of what gangs ask for
 
 	neighbours
-	volumes *volumes.Volumes
-	moveState
+	volumes      *volumes.Volumes
+	relocations  *relocations.Room
 	inheritances succession.Memory // what gangs that had to leave left to those that come in their place
 	victimSearch victimSearch
 	claims       *claims.Claims
@@ -149,7 +150,7 @@ func New(opt Options) *Driver {
 		pods: map[types.UID]*gang.Pod{}, objects: gangs.NewObjects(), singletons: map[string]int{},
 		gangs: map[string]*gang.Gang{}, byID: map[cluster.JobID]*gang.Gang{}, wake: cluster.Never,
 		agenda: agenda{later: map[string]*gang.Gang{}}, queues: queues.New(opt.Rules.Spec.Queues, opt.DefaultQueue),
-		neighbours: newNeighbours(), moveState: moveState{relocations: map[cluster.JobID]*gang.Gang{}},
+		neighbours: newNeighbours(), relocations: relocations.New(opt.Await),
 	}
 	d.volumes, d.claims = d.newVolumes(), d.newClaims()
 	d.gpus = &gpus.Names{GPUs: opt.GPUs, Labels: opt.Labels, Published: d.claims.Published}
@@ -256,8 +257,9 @@ func (d *Driver) collect() {
 func (d *Driver) Next(ctx context.Context) (engine.Batch, error) {
 	for {
 		now := d.clock()
-		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.agenda.next(), d.nextRound(now),
-			d.queues.NextStatus(d.opt.StatusEvery), d.nodes.Next(), d.reported.Next())
+		until := min(d.wake, d.checked.Add(checkEvery), d.nextTell(now), d.agenda.next(),
+			d.relocations.NextRound(d.opt.Rules.Defrag, now), d.queues.NextStatus(d.opt.StatusEvery), d.nodes.Next(),
+			d.reported.Next())
 		if d.nodes.SizesDirty {
 			until = min(until, d.nextResize())
 		}
@@ -327,9 +329,7 @@ func (d *Driver) events(now cluster.Time) []engine.Event {
 	}
 	events := append(d.queued, d.refresh(now)...)
 	d.queued = nil
-	if d.asking != nil {
-		d.asking.sent = true
-	}
+	d.relocations.StepBegins()
 	if d.nodes.Dirty || now >= d.checked.Add(checkEvery) {
 		events = append(events, d.repairEvents()...)
 	}
@@ -391,7 +391,7 @@ func (d *Driver) Apply(_ context.Context, dec engine.Decision) error {
 			continue
 		}
 		if g.Phase == gang.Moving {
-			d.hear(g, a)
+			d.applyToMoving(g, a)
 			continue
 		}
 		switch a.Type {

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -186,24 +185,21 @@ func (d *Driver) staysPut(g *gang.Gang) engine.Event {
 }
 
 // mayGo tells the engine that gangs that run come back when they are stopped, on nodes that suit them: they are to be
-// moved.
-func (d *Driver) mayGo(gangs map[*gang.Gang]bool) (events []engine.Event) {
-	list := slices.SortedFunc(maps.Keys(gangs), gang.ByJob)
-	for _, g := range list {
-		rec := d.eng.Record(g.Job)
-		if rec == nil || rec.State != engine.Running || g.Phase != gang.Running {
-			delete(gangs, g)
+// moved. Those of which that is true are returned, in the order of their jobs.
+func (d *Driver) mayGo(ids []cluster.JobID) (chosen []*gang.Gang, events []engine.Event) {
+	for _, id := range slices.Sorted(slices.Values(ids)) {
+		g, rec := d.byID[id], d.eng.Record(id)
+		if g == nil || rec == nil || rec.State != engine.Running || g.Phase != gang.Running {
 			continue
 		}
 		spec := *rec.Spec
 		s, err := d.freed(g, &spec)
 		if err != nil {
-			delete(gangs, g)
 			continue
 		}
-		g.Spec = &spec
+		g.Spec, chosen = &spec, append(chosen, g)
 		events = append(append(events, d.nodes.Sets.Name(s)...),
 			engine.Event{Type: engine.Updated, Job: g.Job, Spec: &spec})
 	}
-	return events
+	return chosen, events
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/gangs"
-	"github.com/muster-gpu/muster/kube/moves"
 	"github.com/muster-gpu/muster/kube/plans"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -130,7 +129,7 @@ func (d *Driver) settle(g *gang.Gang, now cluster.Time) []engine.Event {
 	case gang.Running:
 		return d.settleRunning(g)
 	case gang.Moving:
-		return d.settleMoving(g, now)
+		return d.keepPlace(g, now)
 	}
 	return d.settleStopping(g)
 }
@@ -451,13 +450,11 @@ func (d *Driver) leaveAll(g *gang.Gang, why string) {
 // settleStopping reports a gang gone when nothing of it is left.
 func (d *Driver) settleStopping(g *gang.Gang) []engine.Event {
 	if !d.vacated(g, func(p *gang.Pod) { d.evict(g, p) }) {
-		return d.overdue(g)
+		return d.keepPlace(g, d.now)
 	}
 	events := []engine.Event{{Type: engine.Stopped, Job: g.Job, Reason: engine.Preempted}}
 	g.Book.Outcome = engine.Preempted
-	if p := g.Relocation; p != nil && p.Ended() {
-		events = append(d.letGo(g, moves.Over, "it came to its end"), events...)
-	}
+	events = append(d.letGo(d.relocations.Over(g)), events...)
 	d.noteRun(g, true) // whether its pods saved when they were told to leave, is not known
 	w := d.leavePlaceholder(g)
 	if w == nil {

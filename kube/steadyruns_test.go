@@ -16,8 +16,8 @@ import (
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/mig"
 	"github.com/muster-gpu/muster/kube/plans"
+	"github.com/muster-gpu/muster/kube/relocations"
 	"github.com/muster-gpu/muster/kube/terms"
-	"github.com/muster-gpu/muster/show"
 )
 
 // allBound answers all bindings that are on their way.
@@ -54,10 +54,10 @@ func (w *world) runs(t *testing.T, pod string) *engine.JobRecord {
 // clean checks that nothing is kept of what the engine was told, and that it is right.
 func (w *world) clean(t *testing.T, jobs int) {
 	t.Helper()
-	kept := w.unconfirmed.Kept() + w.nodes.Kept().Changed + len(w.chosen) +
-		len(w.relocations)
-	if kept > 0 || w.asking != nil {
-		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(), w.chosen)
+	kept := w.unconfirmed.Kept() + w.nodes.Kept().Changed
+	if kept > 0 || w.relocations.Busy() {
+		t.Errorf("kept of what the engine was told: %+v, nodes %+v, moves %v", w.unconfirmed, w.nodes.Kept(),
+			w.relocations)
 	}
 	if len(w.byID) != jobs || len(w.eng.Beliefs()) > jobs {
 		t.Errorf("%d gangs have jobs, and the engine knows of %d; it is %d", len(w.byID), len(w.eng.Beliefs()), jobs)
@@ -305,15 +305,14 @@ func TestSteadyMove(t *testing.T) {
 	w.podGone(x)
 	w.podGone(y)
 	w.steadily(t, "one comes that fits nowhere", func() { w.add(controlplane.Pod("big", 8, nil)) })
-	r := &moveRequest{event: engine.Event{Type: engine.Defragment, Job: w.gangs["pod/big"].Job}}
-	r.answer = make(chan []show.Moves, 1)
+	r := relocations.NewRequest(w.gangs["pod/big"].Job, engine.NoCompact)
 	w.steadily(t, "the engine is asked for moves", func() {
 		if !w.askToMove(r, []cluster.JobID{w.gangs["pod/a"].Job}) || w.askToMove(r, nil) {
 			t.Error("it is asked once, and no more at a time")
 		}
 	})
 	if g := w.gangs["pod/a"]; g.Phase != gang.Stopping || g.Relocation == nil {
-		t.Fatalf("phase %d, %+v: %+v", g.Phase, g.Relocation, <-r.answer)
+		t.Fatalf("phase %d, %+v: %+v", g.Phase, g.Relocation, <-r.Answer)
 	}
 	w.steadily(t, "it leaves, and its owner makes another", func() {
 		w.podGone(a)
@@ -326,8 +325,7 @@ func TestSteadyMove(t *testing.T) {
 		t.Errorf("%+v; it is at %q, b at %q, big at %q", rec.Spec, w.at("again"), w.at("b"), w.at("big"))
 	}
 	w.clean(t, 3)
-	r.answer, r.sent = make(chan []show.Moves, 1), false
-	r.event.Job = cluster.NoJob
+	r = relocations.NewRequest(cluster.NoJob, engine.NoCompact)
 	w.steadily(t, "it is asked where none is to be moved", func() {
 		w.askToMove(r, []cluster.JobID{w.gangs["pod/again"].Job})
 	})

@@ -126,7 +126,7 @@ func testMove(b *bench) {
 		return len(x) == 1 && slices.Equal(x, y) && x[0] != b.whereabouts("big")[0]
 	})
 	b.wait("none is on the way", func() (none bool) {
-		b.look(d, func() { none = len(d.relocations) == 0 })
+		b.look(d, func() { none = !d.relocations.Any() })
 		return none
 	})
 	b.look(d, func() {
@@ -230,7 +230,7 @@ func testMoveLate(b *bench) {
 	b.gone(b.pod("next"))
 	b.wait("... and has its turn", func() bool { return len(b.whereabouts("a-2")) == 1 })
 	b.look(d, func() {
-		if len(d.relocations) > 0 {
+		if d.relocations.Any() {
 			b.Errorf("%v are on their way", d.relocations)
 		}
 	})
@@ -411,7 +411,7 @@ func testMoveKilled(b *bench) {
 	b.gone(b.pod("next"))
 	b.wait("a-2 runs", func() bool { return slices.Equal(b.whereabouts("a-2"), b.whereabouts("b-1")) })
 	b.look(d, func() {
-		if len(d.relocations) > 0 {
+		if d.relocations.Any() {
 			b.Errorf("%v are on their way", d.relocations)
 		}
 	})
