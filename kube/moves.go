@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/muster-gpu/muster/ask"
@@ -16,116 +15,55 @@ import (
 	"github.com/muster-gpu/muster/show"
 )
 
+// Errors of requests for moves: the configuration says that no job is moved, not at this time, and not while moves are
+// being decided on.
 var (
-	// ErrNoMoves is returned where the configuration says that no job is moved.
-	ErrNoMoves = errors.New("the configuration says that no job is moved; defragment: {mode: plan} lets people ask for it (docs/howto/defragment.md)")
-	// ErrProtected is returned in a time in which no job is moved.
+	ErrNoMoves   = relocations.ErrNoMoves
 	ErrProtected = driver.ErrProtected
-	// ErrMoving is returned while moves are being decided on.
-	ErrMoving = errors.New("moves are being decided on already; ask again in a moment")
+	ErrMoving    = relocations.ErrMoving
 )
 
-// PlanMoves says which gangs, were they elsewhere, would let a waiting one start, or
-// leave a node empty. Nothing is changed: a second engine is asked, which costs the
-// loop a snapshot.
+// PlanMoves says which gangs, were they elsewhere, would let a waiting one start, or leave a node empty. Nothing is
+// changed: a second engine is asked, which costs the loop a snapshot.
 func (v View) PlanMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
-	q, err := v.d.question(ctx, r, nil)
-	if err != nil {
-		return nil, err
-	}
-	return q.Plan()
+	return v.d.search().Plan(ctx, r)
 }
-
-// mostToMove bounds for how many live gangs the explanation of one looks for moves, which copies what the engine knows:
-// a request to POST moves waits for as long as that takes.
-const mostToMove = 5000
 
 // wouldHelp says which moves would be worth it for a gang that waits; "": none, or no job is moved here.
 func (v View) wouldHelp(ctx context.Context, job, live int) (string, error) {
-	if v.d.opt.Rules.Defrag == nil || live > mostToMove {
+	if v.d.opt.Rules.Defrag == nil {
 		return "", nil
 	}
-	q, err := v.d.question(ctx, &ask.MovesRequest{Job: job}, nil)
-	if errors.Is(err, ErrNoJob) {
-		return "", nil // it is over, or lost a pod, since it was explained
-	}
-	if err != nil {
-		return "", err
-	}
-	return q.Line()
+	return v.d.search().Line(ctx, job, live)
 }
 
-// MakeMoves makes the moves that are worth it and that disruption budgets allow, and
-// returns what was found.
+// MakeMoves makes the moves that are worth it and that disruption budgets allow, and returns what was found.
 func (v View) MakeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
-	if v.d.opt.Rules.Defrag == nil {
-		return nil, ErrNoMoves
-	}
-	if err := driver.MayMove(v.d.opt.Rules.Defrag, cluster.Time(v.d.opt.Now().UnixNano())); err != nil {
+	if err := relocations.MayAsk(v.d.opt.Rules.Defrag, cluster.Time(v.d.opt.Now().UnixNano())); err != nil {
 		return nil, err
 	}
-	return v.d.makeMoves(ctx, r)
+	return v.d.search().Make(ctx, r)
 }
 
-// question gathers what a second engine has to know; kept are gangs that are not to be
-// moved.
-func (d *Driver) question(ctx context.Context, r *ask.MovesRequest,
-	kept map[cluster.JobID]string) (*moves.Question, error) {
-	by, err := driver.Asked(r)
-	if err != nil {
-		return nil, err
-	}
-	var q *moves.Question
-	var failed error
-	err = d.desk.Ask(ctx, func() {
-		q = relocations.Describe(by, d.byID)
-		if g := d.scene(d.now).Find(r.Job); g != nil && g.Job != cluster.NoJob {
-			q.Job = g.Job
-		} else if r.Job != 0 {
-			failed = fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, r.Job)
-		}
-		if failed == nil {
-			q.Snapshot, q.Config, failed = d.movable(kept)
-		}
-	})
-	if err != nil {
-		return nil, err // the loop may be at work on it yet
-	}
-	return q, failed
+// search looks for moves beside the loop.
+func (d *Driver) search() *relocations.Search {
+	return &relocations.Search{Loop: relocations.Loop{Question: d.question, Ask: d.askToMove}, Desk: d.desk,
+		Budgets: moves.Budgets{Client: d.opt.Client, Log: d.opt.Log}}
 }
 
-// makeMoves looks for moves and has those made that are worth it.
-func (d *Driver) makeMoves(ctx context.Context, r *ask.MovesRequest) ([]show.Moves, error) {
-	gather := func(kept map[cluster.JobID]string) (*moves.Question, error) { return d.question(ctx, r, kept) }
-	found, err := moves.Find(ctx, gather, moves.Budgets{Client: d.opt.Client, Log: d.opt.Log})
+// question is what a second engine has to know to look for moves for a gang, or for any.
+func (d *Driver) question(number int, kept map[cluster.JobID]string) (*moves.Question, error) {
+	q := relocations.Describe(d.byID)
+	g := d.scene(d.now).Find(number)
 	switch {
-	case err != nil:
-		return nil, err
-	case len(found.Jobs) == 0:
-		return found.Shown, nil
+	case g != nil && g.Job != cluster.NoJob:
+		q.Job = g.Job
+	case number != 0:
+		return nil, fmt.Errorf("%w: %d, or it is not complete yet", ErrNoJob, number)
 	}
-	return d.carryOut(ctx, found)
-}
-
-// carryOut asks the engine that decides.
-func (d *Driver) carryOut(ctx context.Context, q *moves.Answer) ([]show.Moves, error) {
-	r := relocations.NewRequest(q.Job, q.By)
-	taken := make(chan bool, 1)
-	err := d.desk.Ask(ctx, func() { taken <- d.askToMove(r, q.Jobs) })
-	switch {
-	case err != nil:
-		return nil, err
-	case !<-taken:
-		return nil, ErrMoving
-	}
-	select {
-	case list := <-r.Answer:
-		return list, nil
-	case <-d.desk.Over():
-		return nil, ErrNotLeading
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	var err error
+	q.Snapshot, q.Config, err = d.movable(kept)
+	return q, err
 }
 
 // askToMove asks the engine for moves of these gangs; false: it is being asked already.
@@ -163,12 +101,7 @@ func (d *Driver) round(now cluster.Time) {
 		return
 	}
 	d.writer.Do(func(ctx context.Context) {
-		for _, r := range list {
-			if _, err := d.makeMoves(ctx, r); err != nil && ctx.Err() == nil && !errors.Is(err, ErrMoving) &&
-				!errors.Is(err, ErrNotLeading) {
-				d.opt.Log.Warn("moves cannot be looked for", "error", err)
-			}
-		}
+		d.search().Round(ctx, list)
 		d.inbox.Put(d.relocations.RoundOver)
 	})
 }

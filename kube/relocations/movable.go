@@ -23,8 +23,8 @@ import (
 
 // Describe begins a question to a second engine: the gangs by the numbers and names that people know, and the pods of
 // those that run.
-func Describe(by engine.Compact, byID map[cluster.JobID]*gang.Gang) *moves.Question {
-	q := &moves.Question{By: by, Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
+func Describe(byID map[cluster.JobID]*gang.Gang) *moves.Question {
+	q := &moves.Question{Job: cluster.NoJob, Numbers: map[cluster.JobID]int{},
 		Pods: map[cluster.JobID][]*v1.Pod{}, Names: map[cluster.JobID]string{}}
 	for id, g := range byID {
 		q.Numbers[id], q.Names[id] = g.Book.Number, g.Name

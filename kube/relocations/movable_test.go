@@ -68,7 +68,7 @@ func TestWouldReturn(t *testing.T) {
 	says(t, "one that leaves", WouldReturn(g), want)
 	g = running(7, pod("a", "r", 1, 1))
 	g.Pods["a"].Obj.OwnerReferences = nil
-	says(t, "nobody's pod", WouldReturn(g), want)
+	says(t, "a pod without an owner", WouldReturn(g), want)
 
 	pods := running(7, pod("a", "r", 1, 1)).Sorted()
 	on := func(names ...string) *nodes.Set { return &nodes.Set{Set: &fit.Set{Names: names}} }
@@ -121,8 +121,8 @@ func TestDraft(t *testing.T) {
 	if len(snap.Sets) != 2 || snap.Sets[1].Name != "new" || len(snap.Sets[1].Nodes) != 1 {
 		t.Errorf("%+v", snap.Sets)
 	}
-	q := Describe(engine.EmptyNodes, byID)
-	if q.By != engine.EmptyNodes || q.Job != cluster.NoJob || q.Numbers[0] != 30 || q.Names[1] != "default/b" ||
+	q := Describe(byID)
+	if q.Job != cluster.NoJob || q.Numbers[0] != 30 || q.Names[1] != "default/b" ||
 		len(q.Pods) != 4 || len(q.Pods[1]) > 0 || len(q.Pods[4]) != 1 || q.Pods[4][0].Name != "e" {
 		t.Errorf("%+v", q)
 	}
