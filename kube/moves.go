@@ -77,19 +77,9 @@ func (d *Driver) askToMove(r *relocations.Request, ids []cluster.JobID) bool {
 	return true
 }
 
-// answered passes on what the engine found in the step before.
+// answered passes on what the engine found in the step before. Gangs that it does not move stay where they are.
 func (d *Driver) answered() {
-	r, staying := d.relocations.Answered()
-	if r == nil {
-		return
-	}
-	r.Answer <- driver.Moves(d.eng.Moved(), func(id cluster.JobID) int {
-		if g := d.byID[id]; g != nil {
-			return g.Book.Number
-		}
-		return 0
-	})
-	for _, g := range staying {
+	for _, g := range d.relocations.Answered(d.eng, d.byID) {
 		d.queued = append(d.queued, d.staysPut(g))
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/moves"
-	"github.com/muster-gpu/muster/kube/nodes"
 	"github.com/muster-gpu/muster/kube/relocations"
 	"github.com/muster-gpu/muster/show"
 )
@@ -126,12 +125,4 @@ func (d *Driver) takeOver(g, w *gang.Gang, pods []*gang.Pod) {
 	d.notices.Event(pods[0].Obj, v1.EventTypeNormal, "Moved",
 		fmt.Sprintf("takes the place on %s that was kept since %s was moved", p.To, p.Name))
 	d.start(g, p.Start)
-}
-
-// comesBack has a gang's job in the next engine come back, if it is on its way elsewhere, on the nodes to which confine
-// binds it.
-func (d *Driver) comesBack(g *gang.Gang, spec *cluster.Job, confine func(*cluster.Job, *nodes.Set)) {
-	if p := relocations.ComesBack(g, spec); p != nil {
-		confine(spec, d.nodes.Sets.Of(p.Pods))
-	}
 }

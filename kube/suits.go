@@ -7,6 +7,7 @@ import (
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/kube/nodes"
+	"github.com/muster-gpu/muster/kube/relocations"
 )
 
 // The nodes that suit a gang are a set, by which its job says where it can be. So its pods can ask for any nodes that
@@ -76,7 +77,9 @@ func (d *Driver) setNodes(snap *engine.Snapshot) {
 		}
 		r.Spec = &spec
 		if g != nil {
-			d.comesBack(g, &spec, confine)
+			if p := relocations.ComesBack(g, &spec); p != nil {
+				confine(&spec, d.nodes.Sets.Of(p.Pods))
+			}
 			g.Spec = &spec
 		}
 	}

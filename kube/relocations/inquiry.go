@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/muster-gpu/muster/cluster"
+	"github.com/muster-gpu/muster/driver"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gang"
 	"github.com/muster-gpu/muster/show"
@@ -36,15 +37,24 @@ func (r *Room) StepBegins() {
 	}
 }
 
-// Answered is what the engine was asked in the step before, and those of the gangs that stay where they are; nil: it
-// was not asked. It may be asked again then.
-func (r *Room) Answered() (q *Request, staying []*gang.Gang) {
-	q, staying = r.asking, r.chosen
+// Finder is the engine that decides.
+type Finder interface {
+	Moved() []engine.Moves
+}
+
+// Answered answers what the engine was asked in the step before, if it was, and lists those of the chosen gangs that it
+// does not move. It may be asked again then.
+func (r *Room) Answered(e Finder, byID map[cluster.JobID]*gang.Gang) (staying []*gang.Gang) {
+	q, chosen := r.asking, r.chosen
 	if q == nil || !q.sent {
-		return nil, nil
+		return nil
 	}
-	r.asking, r.chosen = nil, nil
-	return q, slices.DeleteFunc(staying, func(g *gang.Gang) bool {
-		return g.Phase != gang.Running || g.Relocation != nil
+	q.Answer <- driver.Moves(e.Moved(), func(id cluster.JobID) int {
+		if g := byID[id]; g != nil {
+			return g.Book.Number
+		}
+		return 0
 	})
+	r.asking, r.chosen = nil, nil
+	return slices.DeleteFunc(chosen, func(g *gang.Gang) bool { return g.Phase != gang.Running || g.Relocation != nil })
 }

@@ -67,26 +67,3 @@ func TestStartRound(t *testing.T) {
 		}
 	}
 }
-
-// The engine has answered after the step that began with what it was asked; gangs that it does not move stay.
-func TestAnswered(t *testing.T) {
-	r, q := New(time.Minute), NewRequest(7, engine.NoCompact)
-	if r.Asked() || q.Event.Type != engine.Defragment || q.Event.Job != 7 {
-		t.Errorf("%+v", q.Event)
-	}
-	stays := running(1, pod("a", "r", 1, 1))
-	leaves, moved := running(2, pod("b", "r", 1, 1)), running(3, pod("c", "r", 1, 1))
-	leaves.Phase, moved.Relocation = gang.Stopping, &gang.Relocation{}
-	r.StepBegins()
-	r.Ask(q, []*gang.Gang{leaves, stays, moved})
-	if got, _ := r.Answered(); got != nil || !r.Asked() || !r.Busy() {
-		t.Error("it has not heard of it yet")
-	}
-	r.StepBegins()
-	if got, staying := r.Answered(); got != q || len(staying) != 1 || staying[0] != stays {
-		t.Errorf("%+v, %+v stay", got, staying)
-	}
-	if got, staying := r.Answered(); got != nil || staying != nil || r.Asked() || r.Busy() {
-		t.Error("it answers twice")
-	}
-}
