@@ -44,7 +44,9 @@ test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 COMPILING = GOGC=off GOMEMLIMIT=3GiB
 # A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for large modules: most of
 # what they have is never called, so it is not worth being inlined.
-LARGE = k8s.io sigs.k8s.io modernc.org google.golang.org github.com/google github.com/chromedp github.com/prometheus go.opentelemetry.io
+# Of Muster itself this are the packages that compute little.
+OWN = $(patsubst %,github.com/muster-gpu/muster/%,api cmd config deploy gateway internal journal kube local report server slurm web)
+LARGE = $(OWN) k8s.io sigs.k8s.io modernc.org google.golang.org github.com/google github.com/chromedp github.com/prometheus go.opentelemetry.io
 test: export MUSTER_VET = $(shell $(GO) env GOTOOLDIR)/vet
 test: export GOFLAGS += '-ldflags=-s -w' -gcflags=all=-dwarf=false $(foreach m,$(LARGE),'-gcflags=$m/...=-dwarf=false -l')
 test: ## everything that CI checks; installs the browser that the report is tested in

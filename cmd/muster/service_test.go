@@ -214,8 +214,17 @@ func (s *servingTest) ask(name string) (int, string) {
 }
 
 // load sends requests from several clients until it is ended, which returns how many were answered and what the others
-// came to.
+// came to. A client waits before it asks again, so that the processors are not taken from all that answers.
 func (s *servingTest) load(name string, clients int) (end func() (answered int, others map[string]int)) {
+	return s.askAll(name, clients, 20*time.Millisecond)
+}
+
+// press is load of clients that do not wait.
+func (s *servingTest) press(name string, clients int) (end func() (answered int, others map[string]int)) {
+	return s.askAll(name, clients, 0)
+}
+
+func (s *servingTest) askAll(name string, clients int, pause time.Duration) func() (int, map[string]int) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
@@ -236,9 +245,10 @@ func (s *servingTest) load(name string, clients int) (end func() (answered int, 
 					others[fmt.Sprintf("%d %.120s", status, text)]++
 				}
 				mu.Unlock()
-				if status != http.StatusOK { // asking again at once would take the processors from all that answers
+				if status != http.StatusOK {
 					time.Sleep(20 * time.Millisecond)
 				}
+				time.Sleep(pause)
 			}
 		})
 	}
@@ -479,7 +489,7 @@ func TestServiceLends(t *testing.T) {
 	s.want(s.must("why", firm), "service vision lends 2 GPUs of H100-80GB, which only "+
 		"best-effort and elastic jobs may have until it needs them: 0 GPUs left for others, 1 GPU asked")
 	s.must("cancel", firm)
-	end := s.load("vision", 2)
+	end := s.press("vision", 2)
 	s.answers("vision", 3)
 	if answered, others := end(); answered == 0 || len(others) > 0 {
 		t.Errorf("%d requests were answered, others: %v", answered, others)
