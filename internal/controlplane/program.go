@@ -42,8 +42,10 @@ func (p *Plane) launch(g *program) {
 	}
 	c := exec.Command(filepath.Join(p.bin, g.name), g.args...)
 	c.Stdout, c.Stderr, c.Dir = out, out, p.dir
-	c.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=2GiB", "HOME="+p.dir) // memory is cheaper than time
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}           // a test that dies leaves nothing behind
+	c.Env = append(os.Environ(), "GOGC=400", "GOMEMLIMIT=2GiB", // memory is cheaper than time
+		"GOMAXPROCS=1", // many of these share two cores: what waits for work on the other one would take it from others
+		"HOME="+p.dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that dies leaves nothing behind
 	if err := c.Start(); err != nil {
 		p.t.Fatalf("%s: %v", g.name, err)
 	}
