@@ -106,6 +106,9 @@ func (f *flags) run(log *slog.Logger) error {
 	case f.connections < 1 || f.grace < 0:
 		return fmt.Errorf("%w: --max-connections is 1 or more, --grace 0 or more", errUsage)
 	}
+	signals := make(chan os.Signal, 4) // from before a client is accepted, who would be cut off
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
 	access, err := gateway.OpenAccessLog(f.accessLog)
 	if err != nil {
 		return fmt.Errorf("--access-log: %w", err)
@@ -172,7 +175,8 @@ func (f *flags) run(log *slog.Logger) error {
 		}
 	}()
 	log.Info("serving", "address", plain.Addr().String(), "folder", f.dir)
-	err = f.wait(log, access, reload, errs)
+	err = f.wait(log, access, reload, signals, errs)
+	signal.Stop(signals)  // another one ends the program at once
 	_ = forDaemon.Close() // its socket is free for a successor, which may serve what comes from now on
 	ctx, cancel := context.WithTimeout(context.Background(), f.grace)
 	defer cancel()
@@ -195,10 +199,8 @@ func (f *flags) listener() (net.Listener, error) {
 }
 
 // wait returns when it is time to end: after a signal, or if a server cannot go on.
-func (f *flags) wait(log *slog.Logger, access *gateway.AccessLog, reload func() error, errs <-chan error) error {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals) // a second one ends the program at once
+func (f *flags) wait(log *slog.Logger, access *gateway.AccessLog, reload func() error, signals <-chan os.Signal,
+	errs <-chan error) error {
 	flush := time.NewTicker(time.Second)
 	defer flush.Stop()
 	for {

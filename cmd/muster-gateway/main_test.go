@@ -236,6 +236,33 @@ func TestSocket(t *testing.T) {
 	}
 }
 
+// TestSignalledEarly: signals count from before anyone can connect: a hangup as soon as there is the daemon's socket,
+// as a log rotation may send one, does not end a gateway.
+func TestSignalledEarly(t *testing.T) {
+	dir := t.TempDir()
+	p := &program{Cmd: exec.Command(os.Args[0], "--listen", "127.0.0.1:0", "--dir", dir), end: make(chan error, 1)}
+	p.Env = append(os.Environ(), "MUSTER_GATEWAY_TEST=gateway")
+	p.Stderr = &p.log
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.end <- p.Wait() }()
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	for {
+		if _, err := os.Stat(filepath.Join(dir, gateway.CountsSocket)); err == nil || p.ended() {
+			break
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it serves", func() bool { return servingAt.MatchString(p.log.String()) || p.ended() })
+	if err := p.stop(t, syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, p.log.String())
+	}
+}
+
 // TestTimerSlack: all threads have it, those of Go's runtime too.
 func TestTimerSlack(t *testing.T) {
 	p := start(t, "--dir", t.TempDir())
