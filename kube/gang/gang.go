@@ -76,7 +76,7 @@ type Gang struct {
 	RefusedIn  int
 	RefusedFor []types.UID
 	RefusedAs  uint64     // ... with these facts
-	Facts      uint64     // waiting: factsOf when it was submitted
+	Facts      uint64     // waiting: its facts when it was submitted (package reader)
 	Resized    bool       // pods of it hold other amounts of CPU and memory than the engine knows
 	Nodes      *nodes.Set // that suit it, as of when it was last looked at; nil: it was not
 	Leaves     string     // why it was told to leave as a whole
@@ -276,9 +276,9 @@ func (g *Gang) WakingText(all *nodes.Room, now cluster.Time) (stem, text string)
 		cluster.FormatDuration(left.Round(time.Second)), strings.Join(names, ","))
 }
 
-// annotationSource is the pod whose reports count for its gang: the first that reports, in the order
+// reporter is the pod whose reports count for its gang: the first that reports, in the order
 // of their ranks. What others add is the same work, told by another rank.
-func (g *Gang) annotationSource() *Pod {
+func (g *Gang) reporter() *Pod {
 	for _, p := range g.Seated() {
 		if p.Report != nil && p.Report.Lines > 0 {
 			return p
@@ -287,9 +287,9 @@ func (g *Gang) annotationSource() *Pod {
 	return nil
 }
 
-// HearReport books what a gang's annotationSource told, if it is new.
+// HearReport books what its reporter told, if it is new.
 func (g *Gang) HearReport(e *engine.Engine, now cluster.Time) []engine.Event {
-	p, rec := g.annotationSource(), e.Record(g.Job)
+	p, rec := g.reporter(), e.Record(g.Job)
 	if p == nil || rec == nil || rec.State < engine.Starting || rec.State > engine.Stopping {
 		return nil
 	}
