@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/kube/gang"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/victims"
 )
 
@@ -151,11 +152,7 @@ func (d *Driver) startsOn(id cluster.JobID, events []engine.Event) map[string]in
 	if r == nil {
 		return nil
 	}
-	on := map[string]int{}
-	for i := range r.Allocs {
-		on[d.nodes.Order()[r.Allocs[i].Node]] += int(r.Allocs[i].Tasks)
-	}
-	return on
+	return holds.TasksOn(r.Allocs, d.nodes.Order())
 }
 
 // overtaken says why a gang that waited until others had left cannot be where it was to

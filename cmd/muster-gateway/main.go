@@ -108,7 +108,6 @@ func (f *flags) run(log *slog.Logger) error {
 	}
 	signals := make(chan os.Signal, 4) // from before a client is accepted, who would be cut off
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(signals)
 	access, err := gateway.OpenAccessLog(f.accessLog)
 	if err != nil {
 		return fmt.Errorf("--access-log: %w", err)

@@ -48,7 +48,16 @@ type program struct {
 
 var servingAt = regexp.MustCompile(`msg=serving address=(\S+)`)
 
+// start starts a gateway and waits until it serves, or has ended.
 func start(t testing.TB, args ...string) *program {
+	t.Helper()
+	p := launch(t, args...)
+	p.awaitServing(t)
+	return p
+}
+
+// launch starts a gateway, no more.
+func launch(t testing.TB, args ...string) *program {
 	t.Helper()
 	p := &program{Cmd: exec.Command(os.Args[0], append([]string{"--listen", "127.0.0.1:0"}, args...)...),
 		end: make(chan error, 1)}
@@ -59,11 +68,15 @@ func start(t testing.TB, args ...string) *program {
 	}
 	go func() { p.end <- p.Wait() }()
 	t.Cleanup(func() { _ = p.Process.Kill() })
+	return p
+}
+
+func (p *program) awaitServing(t testing.TB) {
+	t.Helper()
 	until(t, "it serves", func() bool { return servingAt.MatchString(p.log.String()) || p.ended() })
 	if m := servingAt.FindStringSubmatch(p.log.String()); m != nil {
 		p.url = "http://" + m[1]
 	}
-	return p
 }
 
 func (p *program) ended() bool {
@@ -240,14 +253,7 @@ func TestSocket(t *testing.T) {
 // as a log rotation may send one, does not end a gateway.
 func TestSignalledEarly(t *testing.T) {
 	dir := t.TempDir()
-	p := &program{Cmd: exec.Command(os.Args[0], "--listen", "127.0.0.1:0", "--dir", dir), end: make(chan error, 1)}
-	p.Env = append(os.Environ(), "MUSTER_GATEWAY_TEST=gateway")
-	p.Stderr = &p.log
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.end <- p.Wait() }()
-	t.Cleanup(func() { _ = p.Process.Kill() })
+	p := launch(t, "--dir", dir)
 	for {
 		if _, err := os.Stat(filepath.Join(dir, gateway.CountsSocket)); err == nil || p.ended() {
 			break
@@ -257,7 +263,7 @@ func TestSignalledEarly(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it serves", func() bool { return servingAt.MatchString(p.log.String()) || p.ended() })
+	p.awaitServing(t)
 	if err := p.stop(t, syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, p.log.String())
 	}

@@ -158,7 +158,7 @@ var arrows = map[string]string{
 	"kube/plans":          "cluster engine internal/oldkeys kube/patch kube/terms",
 	"kube/power":          "cluster power kube/gpus kube/patch kube/terms",
 	"kube/queues":         "cluster config quota",
-	"kube/reader":         "cluster engine kube/areas kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gang kube/gangs kube/gpus kube/nodes kube/queues kube/terms",
+	"kube/reader":         "cluster engine kube/areas kube/fit kube/fit/claims kube/fit/shared kube/fit/volumes kube/gang kube/gangs kube/gpus kube/holds kube/nodes kube/queues kube/terms",
 	"kube/relocations":    "ask cluster driver engine kube/fit kube/gang kube/gangs kube/look kube/moves kube/nodes kube/succession kube/terms show",
 	"kube/reports":        "cluster engine progress show",
 	"kube/retry":          "",

@@ -80,7 +80,7 @@ type Answer struct {
 
 // Answer begins what is said of a gang.
 func (r *Room) Answer(g *gang.Gang, s Scene) Answer {
-	return Answer{Row: r.Row(g, s), tasks: gang.Tasks(g)}
+	return Answer{Row: r.Row(g, s), tasks: g.Tasks()}
 }
 
 // Explain adds to an answer why the gang waits, or what slows it on the network.

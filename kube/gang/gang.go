@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -213,23 +212,6 @@ func (g *Gang) BoundAt(now time.Time) time.Time {
 		}
 	}
 	return now
-}
-
-// Claimed reports whether a gang is to take the place.
-func (p *Relocation) Claimed(gangs map[string]*Gang) bool {
-	h := p.Successor
-	return h != nil && gangs[h.Key] == h && h.Phase == Gathering && len(h.Ready()) > 0
-}
-
-// WouldReturn reports whether something makes new pods in place of a gang's, which could
-// run on any node of their kind: no volumes, claims, ports or neighbours bind them.
-func (g *Gang) WouldReturn() bool {
-	for _, p := range g.Pods {
-		if metav1.GetControllerOf(p.Obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.Over() {
-			return false
-		}
-	}
-	return len(g.Pods) > 0
 }
 
 // Submitted lists the pods that the engine's job stands for, as far as they are

@@ -226,8 +226,8 @@ func Finished(obj *v1.Pod) bool {
 	return p != nil && (len(p.Tasks) > 1 || p.Tasks[0].Count > 1)
 }
 
-// Tasks lists the pods of a gang.
-func Tasks(g *Gang) (list []show.Task) {
+// Tasks lists the pods of the gang, for people.
+func (g *Gang) Tasks() (list []show.Task) {
 	for _, p := range g.Sorted() {
 		list = append(list, show.Task{Name: p.Obj.Name, State: taskState(p), Node: p.Node, GPUs: p.Request.GPUs})
 	}

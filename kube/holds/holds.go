@@ -218,3 +218,12 @@ func Cut(allocs *[]engine.Alloc, order []string, node string, set int) (al engin
 	}
 	return al, false
 }
+
+// TasksOn counts the tasks that these allocations are for, by node.
+func TasksOn(allocs []engine.Alloc, order []string) map[string]int {
+	on := map[string]int{}
+	for i := range allocs {
+		on[order[allocs[i].Node]] += int(allocs[i].Tasks)
+	}
+	return on
+}

@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -60,5 +61,13 @@ func TestTake(t *testing.T) {
 	u.Devices = ^uint64(0)
 	if _, ok := u.Take(0); ok {
 		t.Error("there is one more than there are")
+	}
+}
+
+// Tasks are counted by the names of the nodes that they are on, in any order and several times on one.
+func TestTasksOn(t *testing.T) {
+	allocs := []engine.Alloc{{Node: 1, Tasks: 2}, {Node: 0, Tasks: 1}, {Node: 1, Tasks: 3}}
+	if got := fmt.Sprint(TasksOn(allocs, []string{"a", "b"})); got != "map[a:1 b:5]" {
+		t.Error(got)
 	}
 }

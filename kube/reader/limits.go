@@ -9,6 +9,7 @@ import (
 	"github.com/muster-gpu/muster/kube/areas"
 	"github.com/muster-gpu/muster/kube/fit"
 	"github.com/muster-gpu/muster/kube/gang"
+	"github.com/muster-gpu/muster/kube/holds"
 	"github.com/muster-gpu/muster/kube/nodes"
 )
 
@@ -33,12 +34,6 @@ func (r *Reader) Limits(pods []*gang.Pod, careful, devices bool) fit.Limits {
 		return fit.Limits{}
 	}
 	return r.Nodes.World.LimitsNow(r.Ask(pods, careful, devices))
-}
-
-// Forbids says why so many pods of a gang cannot be on each of these nodes; "": they can.
-func (r *Reader) Forbids(l *fit.Limits, pods []*gang.Pod, on map[string]int) string {
-	ask := r.Ask(pods, false, false)
-	return r.Nodes.World.Verify(l, &ask, on)
 }
 
 // KeptOff says why the volumes of a pod that takes the place of another cannot be used on its node now; "": they can.
@@ -117,11 +112,7 @@ func (r *Reader) WouldBe(g *gang.Gang, epoch int) (*cluster.Job, []*gang.Pod) {
 // Fits says why a gang may not be bound as the engine placed it, because of what
 // was bound since it was told; "": it may.
 func (r *Reader) Fits(g *gang.Gang, a *engine.Action) string {
-	on := map[string]int{}
-	for i := range a.Allocs {
-		on[r.Nodes.Order()[a.Allocs[i].Node]] += int(a.Allocs[i].Tasks)
-	}
-	return r.Suit(g, on)
+	return r.Suit(g, holds.TasksOn(a.Allocs, r.Nodes.Order()))
 }
 
 // Suit is Fits for so many pods of a gang on each node.
@@ -133,7 +124,8 @@ func (r *Reader) Suit(g *gang.Gang, on map[string]int) (why string) {
 	r.Nodes.World.Without(gang.Neighbours(g.Aside()), func() {
 		l := r.Limits(pods, false, false) // its devices are chosen in a moment
 		if why = cmp.Or(l.Why, gang.HeldBy(l.Rivals)); why == "" {
-			why = r.Forbids(&l, pods, on)
+			ask := r.Ask(pods, false, false)
+			why = r.Nodes.World.Verify(&l, &ask, on)
 		}
 	})
 	return why

@@ -104,18 +104,13 @@ func (r *Reader) alike(p, q *gang.Pod) bool {
 	return p.Base == q.Base && !p.Replica.One && r.Nodes.World.Alike(&p.Neighbour, &q.Neighbour)
 }
 
-// readNeeds reads what a pod needs of its neighbours.
-func (r *Reader) readNeeds(p *gang.Pod, requests v1.ResourceList) {
-	p.Counted = r.GPUs.CountedAs(&p.Replica, &p.Request, requests)
-	r.Nodes.World.Read(&p.Neighbour, requests)
-}
-
 // Read reads what a pod asks for.
 func (r *Reader) Read(p *gang.Pod) {
 	requests := gpus.Requests(p.Obj)
 	p.Request = r.GPUs.RequestIn(requests)
 	p.Replica = r.GPUs.ReplicaIn(p.Obj, requests, &p.Request)
-	r.readNeeds(p, requests)
+	p.Counted = r.GPUs.CountedAs(&p.Replica, &p.Request, requests)
+	r.Nodes.World.Read(&p.Neighbour, requests)
 	if p.Claimed.Known {
 		p.Request = p.Claimed.Counts.Add(p.Request)
 	}

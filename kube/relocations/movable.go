@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
@@ -80,10 +81,21 @@ func (d *Draft) Free(c *Candidate, s *nodes.Set) {
 
 // WouldReturn says why a gang that is stopped would not come back; nil: it would.
 func WouldReturn(g *gang.Gang) error {
-	if !g.WouldReturn() || g.Leaves != "" {
+	if !isMadeAgain(g) || g.Leaves != "" {
 		return errors.New("its pods would not be made again, or are bound to where they are")
 	}
 	return nil
+}
+
+// isMadeAgain reports whether something makes new pods in place of a gang's, which could run on any node of their kind:
+// no volumes, claims, ports or neighbours bind them.
+func isMadeAgain(g *gang.Gang) bool {
+	for _, p := range g.Pods {
+		if metav1.GetControllerOf(p.Obj) == nil || p.Needs != nil || p.Replica.Name != "" || p.Over() {
+			return false
+		}
+	}
+	return len(g.Pods) > 0
 }
 
 // MayMove says why a gang is not moved, though something makes its pods again; nil: it may be. besides is how many pods

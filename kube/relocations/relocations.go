@@ -104,7 +104,7 @@ func (r *Room) Match(g *gang.Gang, need, more []*gang.Pod, all map[string]*gang.
 		w := r.onWay[id]
 		p := w.Relocation
 		switch {
-		case p.Owner != owner, p.Successor != g && p.Claimed(all):
+		case p.Owner != owner, p.Successor != g && claimed(p, all):
 			continue
 		case len(more) == 0 && p.Like(gang.OnNodes(need)):
 			if p.Successor = g; p.Start == nil {
@@ -118,6 +118,12 @@ func (r *Room) Match(g *gang.Gang, need, more []*gang.Pod, all map[string]*gang.
 		}
 	}
 	return nil, nil
+}
+
+// claimed reports whether a gang is to take a place.
+func claimed(p *gang.Relocation, all map[string]*gang.Gang) bool {
+	h := p.Successor
+	return h != nil && all[h.Key] == h && h.Phase == gang.Gathering && len(h.Ready()) > 0
 }
 
 // TakeOver gives a gang of these pods the job of one that is moved, whose place it takes.
