@@ -245,7 +245,7 @@ func TestDefragPartsCheapest(t *testing.T) {
 func TestDefragWideCheapest(t *testing.T) {
 	t.Parallel()
 	count := newFoundMoves()
-	for seed := range shared.Soak[uint64](5000, 16000) {
+	for seed := range shared.Soak[uint64](2500, 16000) {
 		r := rand.New(rand.NewPCG(seed, 16))
 		most := 2 + r.IntN(4)
 		h, cfg, d, id := partWorld(t, r, true, engine.Defrag{Moves: most})

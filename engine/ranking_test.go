@@ -143,7 +143,7 @@ func TestRankingTwin(t *testing.T) {
 				for i := range evs {
 					evs[i] = c.draw()
 				}
-				for i := range shared.Soak(80, 200) {
+				for i := range shared.Soak(45, 200) {
 					if !c.step(evs) {
 						t.Fatalf("seed %d, step %d, %v: engines that rank victims, and one that does not, decide otherwise", seed, i, c.now)
 					}

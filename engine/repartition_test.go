@@ -229,12 +229,12 @@ func (w *migWorld) free(id cluster.JobID) {
 }
 
 // TestMIGRepartitions has jobs come, go and be moved on GPUs of two models that are partitioned as
-// they ask: 25,000 times that a job starts, ends, is moved, or an idle instance makes room (a million
+// they ask: thousands of times that a job starts, ends, is moved, or an idle instance makes room (a million
 // and more with MUSTER_SOAK=1000000). Every start is legal by a list of all geometries, an instance
 // that is used is never in the way, and a job that runs keeps its start.
 func TestMIGRepartitions(t *testing.T) {
 	t.Parallel()
-	total := max(shared.Soak(12_000, 100_000), shared.Soaking(t, 0))
+	total := max(shared.Soak(6_000, 100_000), shared.Soaking(t, 0))
 	legal := map[string]map[string]bool{}
 	for _, nodes := range mig2 {
 		for _, n := range nodes {

@@ -205,7 +205,7 @@ func look(t *testing.T, e *engine.Engine) *seen {
 // With exact run times and no unforeseeable events, each start that is predicted from any moment is
 // the actual one.
 func TestPredictedStarts(t *testing.T) {
-	worlds := shared.Soak(2, 6)
+	worlds := shared.Soak(1, 6)
 	moments, starts := 0, 0
 	for _, pol := range policy.Names() {
 		if pol == "gandiva" {

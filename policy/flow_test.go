@@ -117,11 +117,11 @@ func TestFlowMemoryTwin(t *testing.T) {
 		memory.keep(h, kept)
 		return planned(v, jobs)
 	}
-	for seed := uint64(20); seed < 60; seed++ {
+	for seed := uint64(20); seed < shared.Soak[uint64](35, 60); seed++ {
 		clear(memory)
 		playDeadlines(t, seed, &planning{pol, check})
 	}
-	if replans < 1000 || keeps < 20 {
+	if least := shared.Soak(350, 1000); replans < least || keeps < least/50 {
 		t.Errorf("%d new plans, %d kept ones: the test tries too little", replans, keeps)
 	}
 }

@@ -301,7 +301,7 @@ func TestPlanners(t *testing.T) {
 		{"large, neighbours cost 20 %", 1.5, 0.4}} {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		var cases []*compared
-		for range 10 {
+		for range shared.Soak(3, 10) {
 			cases = append(cases, invented(r, 12, x.load, x.sensitivity))
 		}
 		compare(t, x.name, cases...)

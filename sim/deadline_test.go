@@ -139,7 +139,7 @@ func arriving(r *rand.Rand, n, gap, least int, job func(e *trace.Entry)) (entrie
 // other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	for seed := range shared.Soak[uint64](16, 40) {
+	for seed := range shared.Soak[uint64](8, 40) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size, perNode := "2x8xT4", 8
 		if seed%2 == 1 {
@@ -158,7 +158,7 @@ func TestGangDeadlinesKept(t *testing.T) {
 		})
 		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	least := shared.Soak(150, 400)
+	least := shared.Soak(75, 400)
 	sum.check(t, least, least)
 }
 
@@ -184,7 +184,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 func TestCostlyDeadlinesKept(t *testing.T) {
 	var sum verdicts
 	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
-	for seed := range shared.Soak[uint64](12, 40) {
+	for seed := range shared.Soak[uint64](6, 40) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {
@@ -210,7 +210,7 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	least := shared.Soak(150, 400)
+	least := shared.Soak(75, 400)
 	sum.check(t, least, least)
 }
 
@@ -218,7 +218,7 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 // deadlines: they start wherever they delay no promised job, and stay there.
 func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 	var sum verdicts
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](18, 40) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
 		overhead := time.Duration(seed%2) * 10 * time.Second
@@ -240,7 +240,8 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	sum.check(t, 400, 200)
+	least := shared.Soak(180, 400)
+	sum.check(t, least, least/2)
 }
 
 // TestLeasesKept: the same for gangs of all sizes, which have to be moved out of each other's way,

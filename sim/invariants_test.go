@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -57,7 +58,8 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 // TestInvariants replays an overloaded, failing cluster under every policy and
 // backfill mode with every invariant checked after every step.
 func TestInvariants(t *testing.T) {
-	s := shared.Must(trace.ParseSynth("preset=small-team,jobs=100,gpus=16,load=1.4,seed=5"))
+	s := shared.Must(trace.ParseSynth(fmt.Sprintf("preset=small-team,jobs=%d,gpus=16,load=1.4,seed=5",
+		shared.Soak(60, 100))))
 	wl := shared.Must(trace.Synth(s))
 	for i, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
@@ -74,7 +76,7 @@ func TestInvariants(t *testing.T) {
 
 // TestInvariantsOnMuri does the same on recorded jobs with a deep backlog.
 func TestInvariantsOnMuri(t *testing.T) {
-	wl := shared.Must(trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: 250}))
+	wl := shared.Must(trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: shared.Soak(150, 250)}))
 	for _, pol := range []string{"las", "srtf"} {
 		t.Run(pol, func(t *testing.T) { checked(t, wl, "4x8xV100-32GB", pol, engine.Skip, Options{}) })
 	}
@@ -84,10 +86,10 @@ func TestInvariantsOnMuri(t *testing.T) {
 func joining(t *testing.T, pol, size string, table *perf.Table, models []string, draw uint64, least int,
 	change func(i int, j *cluster.Job)) {
 	t.Helper()
-	joins, seeds := 0, shared.Soak[uint64](1, 2)
+	joins, seeds, jobs := 0, shared.Soak[uint64](1, 2), shared.Soak(100, 150)
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, draw))
-		entries := randomEntries(r, 150)
+		entries := randomEntries(r, jobs)
 		for i := range entries {
 			j := &entries[i].Job
 			j.Model, j.Submit, j.Checkpoint.None = models[r.IntN(len(models))], j.Submit/4, r.IntN(8) == 0
@@ -99,7 +101,7 @@ func joining(t *testing.T, pol, size string, table *perf.Table, models []string,
 		joins += checked(t, &trace.Workload{Jobs: entries}, size, pol, engine.Skip, Options{NodeMTBF: 6 * time.Hour,
 			Repair: 10 * time.Minute, Seed: seed, Startup: 20 * time.Second, Model: table}).joins
 	}
-	if joins < least*int(seeds)/2 {
+	if joins < least*int(seeds)*jobs/300 {
 		t.Errorf("%d starts beside others: the test tests too little", joins)
 	}
 }

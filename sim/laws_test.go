@@ -178,7 +178,7 @@ func TestScale(t *testing.T) {
 			// its decisions are the same to a millisecond only
 			continue
 		}
-		for seed := range shared.Soak[uint64](3, 10) {
+		for seed := range shared.Soak[uint64](2, 10) {
 			var want []string
 			for k := 1; k <= 3; k++ {
 				r := rand.New(rand.NewPCG(seed, 9))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/muster-gpu/muster/internal/heap"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // tryAll is Choose's naive twin: the minimum cost over all choices that fit.
@@ -174,7 +175,7 @@ func choosePlain(menus [][]Choice, capacity []int) []int {
 func TestChoosePlain(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	chooser := &Chooser{}
-	for n := range 1500 {
+	for n := range shared.Soak(750, 1500) {
 		kinds := 1 + n%3
 		capacity := make([]int, kinds)
 		for k := range capacity {

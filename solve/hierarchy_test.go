@@ -8,6 +8,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // raise solves, by a general simplex, max t so that every job's rate is at least floor_i + weight_i
@@ -132,7 +134,7 @@ func randomEntities(r *rand.Rand, jobs int, fifo func(e int) bool) *Entities {
 
 func TestHierarchyIsWaterFilling(t *testing.T) {
 	nested := 0
-	for seed := range uint64(90) {
+	for seed := range shared.Soak[uint64](45, 90) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		s, rate := random(r, 2+r.IntN(4), 1+r.IntN(3))
 		entities := randomEntities(r, len(s.GPUs), func(e int) bool { return (seed+uint64(e)*(seed/3))%3 == 0 })

@@ -9,6 +9,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // packingOracle solves the program of single jobs, not of classes, by a general simplex: a variable
@@ -210,7 +212,7 @@ func workPerPrice(p *Packing, price, alone, together []float64) (sum float64) {
 // Water filling over classes with pairs, compared with one program for every question.
 func TestPackingHierarchy(t *testing.T) {
 	helped := 0
-	for seed := range uint64(60) {
+	for seed := range shared.Soak[uint64](30, 60) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		p, factor := randomPacking(r, 3)
 		n := len(factor)
@@ -280,7 +282,7 @@ func filledPairs(t *testing.T, p *Packing, factor []float64, entities *Entities)
 // time and GPUs.
 func TestPackingIsTheOptimum(t *testing.T) {
 	gained, thin := 0, 0
-	for seed := range uint64(300) {
+	for seed := range shared.Soak[uint64](150, 300) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		p, factor := randomPacking(r, 5)
 		got, alone, together, err := p.MaxMin(factor)
@@ -326,7 +328,7 @@ func TestPackingIsTheOptimum(t *testing.T) {
 
 // Without pairs, and with every class of one job, it is the max-min program of Shares.
 func TestPackingWithoutPairs(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range shared.Soak[uint64](50, 100) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		s, speed := random(r, 1+r.IntN(40), 1+r.IntN(6))
 		p, one := &Packing{Shares: *s, Speed: speed}, make([]float64, len(s.GPUs))
@@ -378,7 +380,7 @@ func TestPackingRefused(t *testing.T) {
 // Without pairs, finish-time fairness is that of Shares; with pairs the returned shares reach it,
 // and no smaller one is possible.
 func TestPackingFinishTime(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range shared.Soak[uint64](30, 60) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		p, factor := randomPacking(r, 5)
 		n := len(factor)

@@ -11,6 +11,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize/convex/lp"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // oracle solves the program of MaxMin, or with value that of Most, by a general simplex with
@@ -118,7 +120,7 @@ func asSimplex(t *testing.T, seed uint64, s *Shares, rate []float64) {
 }
 
 func TestMaxMinIsTheOptimum(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range shared.Soak[uint64](250, 500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s, rate := random(r, 1+r.IntN(12), 1+r.IntN(6))
 		asSimplex(t, seed, s, rate)
@@ -153,7 +155,7 @@ func busy(r *rand.Rand, n, k int, load float64) (*Shares, []float64) {
 // Programs that are hard for the method: far more jobs than GPUs, jobs that are almost equal, rates
 // over many orders of magnitude, types that no job can use or that have next to no GPUs.
 func TestHardMaxMin(t *testing.T) {
-	for seed := range uint64(240) {
+	for seed := range shared.Soak[uint64](120, 240) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		n, k := 1+r.IntN(14), 1+r.IntN(6)
 		s, rate := busy(r, n, k, math.Exp(3*r.NormFloat64()))
@@ -214,7 +216,7 @@ func TestManyJobs(t *testing.T) {
 
 func TestMostIsTheOptimum(t *testing.T) {
 	infeasible := 0
-	for seed := range uint64(500) {
+	for seed := range shared.Soak[uint64](250, 500) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		s, speed := random(r, 1+r.IntN(10), 1+r.IntN(4))
 		n, k := len(s.GPUs), len(s.Capacity)
@@ -341,7 +343,7 @@ func TestWaterFillLeavesNothing(t *testing.T) {
 
 // The shares reach the finish-time fairness found, and no smaller one is possible.
 func TestFinishTime(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range shared.Soak[uint64](50, 100) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		s, speed := random(r, 1+r.IntN(8), 1+r.IntN(4))
 		n, k := len(s.GPUs), len(s.Capacity)
@@ -373,7 +375,7 @@ func TestFinishTime(t *testing.T) {
 // Multiplying all rates by a number does not change the shares; an additional GPU never lowers the
 // level, an additional job never raises it.
 func TestMaxMinMoves(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range shared.Soak[uint64](25, 50) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		s, rate := random(r, 2+r.IntN(8), 1+r.IntN(4))
 		n, k := len(s.GPUs), len(s.Capacity)

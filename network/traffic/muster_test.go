@@ -41,7 +41,7 @@ func worth(f Fabric, jobs []Job, ts []cluster.Treatment) float64 {
 func TestMusterNotWorse(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	better := 0
-	mixes := tests.Soak(40, 120)
+	mixes := tests.Soak(20, 120)
 	for n := range mixes {
 		f := Fabric{Links: &unitLinks{}, Classes: r.IntN(9)}
 		jobs := drawMix(r, 3+r.IntN(5), 1+n%4)

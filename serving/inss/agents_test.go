@@ -60,7 +60,7 @@ func TestLearn(t *testing.T) {
 		}
 		return string(text)
 	}
-	if train(1) != train(1) || train(1) == train(2) {
+	if one := train(1); one != train(1) || one == train(2) {
 		t.Error("two trainings differ, or those of two seeds do not")
 	}
 	for name, text := range map[string]string{"not weights": "{", "the weights are of": string(learn.Shipped("sched2")),
