@@ -101,7 +101,7 @@ func TestDashboardHistory(t *testing.T) {
 	b.Do(chromedp.Click(chromedp.CSS(".pages a")))
 	b.Await("the rest", has(".past td", "bad-one"))
 	b.want(b.text(".past"), "exit code 7")
-	b.visit("/history?state=failed,timeout,lost&days=1&search=bad")
+	b.load("/history?state=failed,timeout,lost&days=1&search=bad")
 	b.Await("a kept view", `document.querySelectorAll(".past tbody tr").length === 1 && `+has(".past td", "bad-one")+
 		` && document.getElementById("state").value === "failed,timeout,lost" && document.getElementById("days").value === "1"`)
 	b.JS(`(e => { e.value = "completed"; e.dispatchEvent(new Event("change", {bubbles: true})); return 1 })(document.getElementById("state"))`)

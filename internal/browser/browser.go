@@ -22,14 +22,26 @@ import (
 
 const chromium = "/usr/bin/chromium"
 
-// Browser is a page with storage and cookies of its own, of the one browser that the tests of a program share: to start
-// one takes longer than most tests need it.
+// Browser is a page with storage and cookies of its own, of the one browser that the tests of a program share. To start
+// a browser takes longer than most tests need it, and to open a page takes as long as to load it five times, so a test
+// has the page of one that is over.
 type Browser struct {
 	t    *testing.T
-	ctx  context.Context
+	page context.Context // as long as the page
+	ctx  context.Context // as long as the test
+	stop func()          // closes the page
 	mu   sync.Mutex
 	bad  []string
 	asks []string
+}
+
+// places are for as many tests as have a page at once; the others wait.
+var places = make(chan struct{}, 3)
+
+// left are the pages of tests that are over.
+var left struct {
+	sync.Mutex
+	pages []*Browser
 }
 
 // end ends the browser, if it was started.
@@ -47,7 +59,11 @@ var running = sync.OnceValues(func() (context.Context, error) {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium),
 		chromedp.UserDataDir(dir), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900))
+		chromedp.Flag("disable-sync", true), chromedp.NoFirstRun, chromedp.WindowSize(1280, 900),
+		// No processes but those that pages need: none kept for the next page, or for the one before.
+		chromedp.Flag("disable-features",
+			"Translate,BackForwardCache,MediaRouter,OptimizationHints,SpareRendererForSitePerProcess"),
+		chromedp.Flag("disable-site-isolation-trials", true), chromedp.Flag("renderer-process-limit", "1"))
 	allocator, release := chromedp.NewExecAllocator(context.Background(), opts...)
 	ctx, stop := chromedp.NewContext(allocator)
 	end = func() {
@@ -58,7 +74,7 @@ var running = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx) // it lives as long as the context of the first call
 })
 
-// Open opens a page that ends with the test.
+// Open gives a test a page until it ends.
 func Open(t *testing.T) *Browser {
 	t.Helper()
 	if _, err := os.Stat(chromium); err != nil {
@@ -67,22 +83,83 @@ func Open(t *testing.T) *Browser {
 		}
 		t.Skip("SKIP-BROWSER: " + chromium + " is not installed; scripts/install-test-deps.sh installs it")
 	}
+	places <- struct{}{}
+	t.Cleanup(func() { <-places })
+	b := fromLeft()
+	if b == nil {
+		b = open(t)
+	}
+	b.t = t
+	t.Cleanup(b.leave)
+	ctx, stop := context.WithTimeout(b.page, 10*time.Minute)
+	t.Cleanup(stop)
+	b.ctx = ctx
+	return b
+}
+
+// open opens a page.
+func open(t *testing.T) *Browser {
+	t.Helper()
 	ctx, err := running()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
-	t.Cleanup(stop)
-	b := &Browser{t: t, ctx: ctx}
+	b := &Browser{t: t, page: ctx, ctx: ctx, stop: stop}
 	b.Do() // the page lives as long as the context of the first call
-	b.ctx, stop = context.WithTimeout(ctx, 10*time.Minute)
-	t.Cleanup(stop)
 	if err := chromedp.Listen(ctx, b.heard); err != nil {
 		t.Fatal(err)
 	}
 	tell(b, network.Enable, network.EnableParams{})
 	tell(b, log.Enable, cdp.Empty{})
 	return b
+}
+
+// fromLeft takes a page of a test that is over; nil: there is none.
+func fromLeft() *Browser {
+	left.Lock()
+	defer left.Unlock()
+	n := len(left.pages)
+	if n == 0 {
+		return nil
+	}
+	b := left.pages[n-1]
+	left.pages = left.pages[:n-1]
+	return b
+}
+
+// leave ends what a test does with its page, and keeps the page for another test, unless the test has failed: what is
+// on its page is not known.
+func (b *Browser) leave() {
+	if b.t.Failed() || b.forget() != nil {
+		b.stop()
+		return
+	}
+	left.Lock()
+	defer left.Unlock()
+	left.pages = append(left.pages, b)
+}
+
+// forget makes a page as good as new.
+func (b *Browser) forget() error {
+	const choices = `try { localStorage.clear(); sessionStorage.clear() } catch {}`
+	if _, err := chromedp.Run(b.page, chromedp.Evaluate[any](choices)); err != nil {
+		return err
+	}
+	if err := chromedp.Do(b.page, chromedp.Navigate("about:blank")); err != nil {
+		return err
+	}
+	if _, err := chromedp.Call(b.page, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+		return err
+	}
+	if _, err := chromedp.Call(b.page, emulation.ClearDeviceMetricsOverride, cdp.Empty{}); err != nil {
+		return err
+	}
+	_, err := chromedp.Call(b.page, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bad, b.asks = nil, nil
+	return err
 }
 
 // tell sends a command of the protocol.
