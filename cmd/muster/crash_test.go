@@ -78,7 +78,7 @@ type promise struct {
 // cancelled, and the policy changes; nothing of docs/design/reliability.md is broken.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	points, seed := shared.Soaking(t, 30), uint64(time.Now().UnixNano())
+	points, seed := shared.Soaking(t, 20), uint64(time.Now().UnixNano())
 	if s := os.Getenv("MUSTER_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {

@@ -10,7 +10,7 @@ import (
 // The answers that are asked for in a journal are those that the replay gave which wrote it, and as good.
 func TestExplainScore(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "demo.journal")
-	out := ok(t, "sim", "--demo", "--limit", "60", "--cluster", "1x8", "--policies", "multifactor", "--backfill",
+	out := ok(t, "sim", "--demo", "--limit", "40", "--cluster", "1x8", "--policies", "multifactor", "--backfill",
 		"easy", "--estimates", "exact", "--score-starts", "6", "--journal", log)
 	_, want, found := strings.Cut(out, "POLICY  ")
 	if _, rest, again := strings.Cut(want, "POLICY  "); again {

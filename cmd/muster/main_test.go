@@ -81,10 +81,11 @@ func TestFirstScreen(t *testing.T) {
 	}
 }
 
-// Two runs of every policy give equal hashes, on one core too.
+// Two runs of every policy give equal hashes, on one core too; under MUSTER_SOAK with several placers.
 func TestHashes(t *testing.T) {
+	placers := shared.Soak("topology", "best-fit,topology")
 	hashes := func() []string {
-		out := ok(t, "sim", "--demo", "--policies", "all", "--place", "best-fit,topology", "--node-mtbf", "20d",
+		out := ok(t, "sim", "--demo", "--policies", "all", "--place", placers, "--node-mtbf", "20d",
 			"--estimates", "noise:0.5", "--json", "-")
 		var r struct {
 			Runs []struct{ Policy, Hash string }
@@ -133,7 +134,7 @@ func TestPhilly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs := shared.Soak(1200, 4000)
+	jobs := shared.Soak(600, 4000)
 	lines := strings.SplitAfterN(string(text), "\n", jobs+2)
 	days := filepath.Join(t.TempDir(), "days.csv")
 	if err := os.WriteFile(days, []byte(strings.Join(lines[:jobs+1], "")), 0o600); err != nil {

@@ -178,9 +178,6 @@ func TestSlots(t *testing.T) {
 // newLab makes a network of namespaces for jobs that reduce, which is to be closed. root is the repository's folder.
 func newLab(tb testing.TB) (lab *netlab.Lab, root string) {
 	tb.Helper()
-	if err := netlab.NoTorch(); err != nil {
-		tb.Skip("NOT TESTED:", err)
-	}
 	lab, err := netlab.New(200)
 	if err != nil {
 		tb.Skip("NOT TESTED:", err)
@@ -202,8 +199,8 @@ func TestClaimIsCounted(t *testing.T) {
 	defer lab.Close()
 	d, _ := configured(t, "4xH100-80GB", "policy: fifo\ncpus: 64\ntraffic: crux\n"+narrow)
 	gate := filepath.Join(d.dir, "gate")
-	liar, honest := netlab.Job{Hosts: []int{1, 3}, Compute: 50 * time.Millisecond, MiB: 2, Port: 5001},
-		netlab.Job{Hosts: []int{2, 4}, Compute: 100 * time.Millisecond, MiB: 1, Port: 5002}
+	liar, honest := netlab.Job{Hosts: []int{1, 3}, Compute: 50 * time.Millisecond, MiB: 2, Port: 5001, Plain: true},
+		netlab.Job{Hosts: []int{2, 4}, Compute: 100 * time.Millisecond, MiB: 1, Port: 5002, Plain: true}
 	// what a job reports goes before what it states
 	silent := strings.Replace(lab.Script(&liar, root, gate), "exec nsenter", "unset MUSTER_PROGRESS; exec nsenter", 1)
 	d.must("submit", d.reduces("liar", silent, liar.Compute, liar.MiB/10, "h1", "h3"))
@@ -271,7 +268,7 @@ func TestTrafficGivesBack(t *testing.T) {
 	gate := filepath.Join(d.dir, "gate")
 	var outs []string
 	for i, hosts := range [][]int{{1, 3}, {2, 4}} {
-		j := netlab.Job{Hosts: hosts, Compute: 150 * time.Millisecond, MiB: 2, Port: 5101 + i}
+		j := netlab.Job{Hosts: hosts, Compute: 150 * time.Millisecond, MiB: 2, Port: 5101 + i, Plain: true}
 		name := fmt.Sprint("job", i)
 		d.must("submit", d.reduces(name, lab.Script(&j, root, gate), j.Compute+netlab.Overhead, j.MiB,
 			fmt.Sprint("h", hosts[0]), fmt.Sprint("h", hosts[1])))
@@ -416,6 +413,9 @@ func givenBack(alone time.Duration, before, now []time.Duration) string {
 // playMix runs jobs under a daemon with a policy for a time.
 func playMix(b *testing.B, policy string, jobs []netlab.Job, span time.Duration) (p played) {
 	b.Helper()
+	if err := netlab.NoTorch(); err != nil {
+		b.Skip("NOT TESTED:", err)
+	}
 	lab, root := newLab(b)
 	defer lab.Close()
 	d := prepareDaemon(b, "4xH100-80GB")

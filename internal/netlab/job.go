@@ -22,6 +22,9 @@ type Job struct {
 	Compute time.Duration
 	MiB     float64
 	Port    int // at which its ranks meet
+	// Plain has two ranks exchange bytes over sockets instead of with PyTorch, which takes each of them two seconds of
+	// processor time to load.
+	Plain bool
 }
 
 // Flow is the job to the model of the network, on the link between the switches (Trunk). What an iteration does besides
@@ -65,8 +68,12 @@ func (l *Lab) Script(j *Job, root, gate string) string {
 	fmt.Fprintf(&b, "esac\nexport GLOO_SOCKET_IFNAME=%s PYTHONPATH=%s/clients/python PYTHONDONTWRITEBYTECODE=1\n",
 		Interface,
 		root)
-	fmt.Fprintf(&b, "exec nsenter --net=$net %s %s/internal/netlab/job.py %s %d $RANK %d %.3f %g %s\n", Python, root,
-		Address(j.Hosts[0]), j.Port, len(j.Hosts), j.Compute.Seconds(), j.MiB, gate)
+	kind := "gloo"
+	if j.Plain {
+		kind = "plain"
+	}
+	fmt.Fprintf(&b, "exec nsenter --net=$net %s %s/internal/netlab/job.py %s %s %d $RANK %d %.3f %g %s\n", Python, root,
+		kind, Address(j.Hosts[0]), j.Port, len(j.Hosts), j.Compute.Seconds(), j.MiB, gate)
 	return b.String()
 }
 
