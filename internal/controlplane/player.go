@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -44,14 +43,8 @@ const (
 // play simulates the pods until the test ends.
 func (p *Plane) play() {
 	p.t.Helper()
-	c := rest.CopyConfig(p.Admin)
-	c.QPS, c.Burst, c.ContentType = -1, 0, "application/vnd.kubernetes.protobuf"
-	client, err := kubeapi.New(c)
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(p.t.Context())
-	stop, err := playPods(ctx, client)
+	stop, err := playPods(ctx, p.Client())
 	if err != nil {
 		cancel()
 		p.t.Fatal(err)
