@@ -30,6 +30,7 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/patch"
+	"github.com/muster-gpu/muster/kube/retry"
 	"github.com/muster-gpu/muster/kube/services/load"
 )
 
@@ -119,34 +120,74 @@ func (b *bench) dynamic(change func(*rest.Config)) dynamic.Interface {
 	return c
 }
 
-// play makes what controllers and kubelets would, until the context ends.
+// play makes what controllers and kubelets would, until the context ends: where something has changed, or went wrong.
 func (b *bench) play(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	changed := make(chan struct{}, 1)
+	for _, of := range []schema.GroupVersionResource{deployments.resourceIn("v1"), statefulSets.resourceIn("v1"),
+		rayServices.resourceIn("v1"), rayClusters.resourceIn("v1"), {Version: "v1", Resource: "pods"}} {
+		watching.Go(func() { b.follow(ctx, of, changed) })
+	}
 	last := time.Now()
 	for ctx.Err() == nil {
 		now := time.Now()
 		b.serve(now.Sub(last).Seconds())
 		last = now
-		list, err := b.c.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
-		for i := 0; err == nil && i < len(list.Items); i++ {
-			d := &list.Items[i]
-			err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
-		}
-		sets, more := b.c.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
-		for i := 0; err == nil && more == nil && i < len(sets.Items); i++ {
-			d := &sets.Items[i]
-			err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
-		}
-		if err == nil {
-			err = b.playRay(ctx)
-		}
-		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			b.Logf("the player: %v", err)
+		select {
+		case <-changed:
+			if err := b.round(ctx); err != nil && ctx.Err() == nil {
+				if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+					b.Logf("the player: %v", err)
+				}
+				tellOf(changed)
+			}
+		default:
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// follow tells of changes of objects, once there are such.
+func (b *bench) follow(ctx context.Context, of schema.GroupVersionResource, changed chan struct{}) {
+	for ctx.Err() == nil {
+		if w, err := b.dyn.Resource(of).Watch(ctx, metav1.ListOptions{}); err == nil {
+			tellOf(changed)
+			for range w.ResultChan() {
+				tellOf(changed)
+			}
+		}
+		retry.Pause(ctx, time.Second)
+	}
+}
+
+// tellOf says that something has changed, if that is not said already.
+func tellOf(changed chan struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
+
+// round makes what is missing now.
+func (b *bench) round(ctx context.Context) error {
+	list, err := b.c.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && i < len(list.Items); i++ {
+		d := &list.Items[i]
+		err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
+	}
+	sets, more := b.c.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
+	for i := 0; err == nil && more == nil && i < len(sets.Items); i++ {
+		d := &sets.Items[i]
+		err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
+	}
+	if err == nil {
+		err = b.playRay(ctx)
+	}
+	return err
 }
 
 // serve lets the servers of each app share its requests.

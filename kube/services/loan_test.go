@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-gpu/muster/cluster"
@@ -69,13 +70,23 @@ func (q *queue) answer(seconds float64) {
 
 // play gives each running pod of the service a server, until the context ends.
 func (q *queue) play(ctx context.Context) {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	changed := make(chan struct{}, 1)
+	watching.Go(func() { q.follow(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, changed) })
 	last := time.Now()
-	for ctx.Err() == nil {
+	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		now := time.Now()
 		q.answer(now.Sub(last).Seconds())
 		last = now
+		select {
+		case <-changed:
+		default:
+			continue
+		}
 		list, err := q.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=chat"})
 		if err != nil {
+			tellOf(changed)
 			continue
 		}
 		there := map[types.UID]bool{}
@@ -99,6 +110,7 @@ func (q *queue) play(ctx context.Context) {
 			}
 			if err != nil {
 				s.Close()
+				tellOf(changed)
 				continue
 			}
 			q.mu.Lock()
@@ -113,7 +125,6 @@ func (q *queue) play(ctx context.Context) {
 			}
 		}
 		q.mu.Unlock()
-		time.Sleep(50 * time.Millisecond)
 	}
 }
 
