@@ -122,10 +122,14 @@ func (k *cluster) define(group, version string, kinds ...string) {
 		case strings.HasSuffix(kind, "Class"):
 			name = base + "es"
 		}
-		k.must(fmt.Sprintf(definition, name, kind, group, version), "apply", "-f", "-")
+		api := k.c.Discovery().RESTClient()
+		text := fmt.Appendf(nil, definition, name, kind, group, version)
+		if err := api.Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").SetHeader(
+			"Content-Type", "application/yaml").Body(text).Do(k.Context()).Error(); err != nil {
+			k.Fatal(err)
+		}
 		k.wait(name+" are served", func() bool {
-			_, err := k.kubectl("", "get", name+"."+group)
-			return err == nil
+			return api.Get().AbsPath("/apis", group, version, name).Do(k.Context()).Error() == nil
 		})
 	}
 }
