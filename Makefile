@@ -87,6 +87,7 @@ soak: ## a million random events per policy, with all invariants; a thousand dea
 	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$|TestHashes$$|TestPhilly$$|TestPoliciesLive$$|TestLearn$$' -v ./cmd/muster
 	MUSTER_SOAK=200 $(GO) test -timeout 2h -run 'TestGarbage|TestKube$$/^(deaths|many|scenarios)$$' -v ./kube
 	MUSTER_SOAK=8 $(GO) test -timeout 1h -run 'TestKube$$/^faults$$/^paused$$' -v ./kube
+	MUSTER_SOAK=50 $(GO) test -timeout 2h -run 'TestDifferential' -v ./kube
 	MUSTER_SOAK=1 $(GO) test -timeout 2h ./sim ./solve ./policy ./forward ./serving/... ./network/...
 	cd experiments && MUSTER_SOAK=1 $(GO) test -timeout 2h ./...
 	./scripts/fuzz.sh 30s

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/fit/volumes"
-	"github.com/muster-gpu/muster/kube/retry"
 )
 
 // csiMaker is a driver that says how much it can make volumes of.
@@ -264,10 +265,29 @@ func (b *bench) maker() {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
-	over := make(chan struct{})
+	over, changed := make(chan struct{}), make(chan struct{}, 1)
+	look := func(any) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	s := &kubeapi.Informers{}
+	claims := s.Add(kubeapi.Inform(b.c, b.c.CoreV1().PersistentVolumeClaims("default"), &v1.PersistentVolumeClaim{},
+		nil), nil)
+	if _, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
+		UpdateFunc: func(_, now any) { look(now) }, DeleteFunc: look}); err != nil {
+		b.Fatal(err)
+	}
+	s.Start(ctx)
 	go func() {
 		defer close(over)
-		for retry.Pause(ctx, 50*time.Millisecond) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-changed:
+			}
 			if err := pass(); err != nil && ctx.Err() == nil {
 				b.Errorf("the driver that makes volumes: %v", err)
 				return
@@ -277,6 +297,7 @@ func (b *bench) maker() {
 	b.Cleanup(func() {
 		cancel()
 		<-over
+		s.Wait()
 	})
 }
 

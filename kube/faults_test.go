@@ -346,7 +346,8 @@ func testFailover(b *bench) {
 func testHandover(b *bench) {
 	b.eights("n1", "n2")
 	c := b.crew()
-	for i := range 12 {
+	const gangs = 6
+	for i := range gangs {
 		c.add(fmt.Sprintf("g%d", i), 4, 2, map[string]string{runs: "300ms"})
 	}
 	first, stop := b.joins("first", time.Hour)
@@ -361,8 +362,8 @@ func testHandover(b *bench) {
 	stop()
 	b.wait("the second leads", second.Ready)
 	c.finish()
-	if c.made != 4*12 {
-		b.Errorf("%d pods were made for %d: some had to leave", c.made, 4*12)
+	if c.made != 4*gangs {
+		b.Errorf("%d pods were made for %d: some had to leave", c.made, 4*gangs)
 	}
 }
 
@@ -384,7 +385,7 @@ func testStoreDies(b *bench) { b.dies("etcd") }
 func (b *bench) dies(program string) {
 	b.eights("n1", "n2", "n3", "n4")
 	c := b.crew()
-	for i := range 8 {
+	for i := range 5 {
 		c.add(fmt.Sprintf("g%d", i), 8, 2, map[string]string{runs: "500ms"})
 	}
 	c.tend()

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -33,23 +35,39 @@ type migManager struct {
 	breaks bool              // it fails
 	seen   map[string]string // its label, by node
 	todo   map[string]string
-	wrote  []string // node=config, in order
-	broken []string // what it was asked to do to nodes on which pods had GPUs
+	wrote  []string      // node=config, in order
+	broken []string      // what it was asked to do to nodes on which pods had GPUs
+	again  chan struct{} // something has changed
 	stop   func()
 }
 
 func (b *bench) migManager() *migManager {
-	m := &migManager{bench: b, seen: map[string]string{}, todo: map[string]string{}}
+	m := &migManager{bench: b, seen: map[string]string{}, todo: map[string]string{}, again: make(chan struct{}, 1)}
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
 			m.round(ctx)
-			time.Sleep(50 * time.Millisecond)
+			select {
+			case <-ctx.Done():
+			case <-m.again:
+			}
 		}
 	}()
-	m.stop = sync.OnceFunc(func() { cancel(); <-done })
+	s := &kubeapi.Informers{}
+	nodes := s.Add(kubeapi.Inform(b.c, b.c.CoreV1().Nodes(), &v1.Node{}, nil), nil)
+	look := func(any) { m.wake() }
+	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
+		UpdateFunc: func(_, now any) { look(now) }}); err != nil {
+		b.Fatal(err)
+	}
+	s.Start(ctx)
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		s.Wait()
+	})
 	b.Cleanup(m.stop)
 	return m
 }
@@ -116,6 +134,15 @@ func (m *migManager) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
+	m.wake()
+}
+
+// wake has it look once more.
+func (m *migManager) wake() {
+	select {
+	case m.again <- struct{}{}:
+	default:
+	}
 }
 
 // none fails if a node was changed on which a pod had a GPU.

@@ -27,7 +27,7 @@ func testPaused(b *bench) {
 
 func (b *bench) paused(r *rand.Rand) {
 	var names []string
-	for i := range 12 {
+	for i := range shared.Soak(4, 12) {
 		names = append(names, fmt.Sprintf("n%02d", i))
 	}
 	g := b.eights(names...)
@@ -57,9 +57,8 @@ func (b *bench) paused(r *rand.Rand) {
 	schedulers := map[string]*process{"a": b.scheduler("|a")}
 	b.wait("a leads", func() bool { return b.leader() == "a" })
 	schedulers["b"] = b.scheduler("|b")
-	times := shared.Soak(1, 2) // as many gangs
 	for round := range 2 {
-		more(20 * times)
+		more(shared.Soak(7, 40))
 		begin, some := over(), r.IntN(4)
 		b.wait("some have run", func() bool { return over() > begin+some })
 		paused := b.leader()
@@ -69,15 +68,15 @@ func (b *bench) paused(r *rand.Rand) {
 		}
 		b.wait("the other leads", func() bool { c.tend(); return b.leader() != paused })
 		begin = over()
-		more(10)
+		more(shared.Soak(4, 10))
 		b.wait("the other schedules", func() bool { return over() > begin+2 })
 		if err := p.Signal(syscall.SIGCONT); err != nil {
 			b.Fatal(err)
 		}
 		begin = over()
-		more(25 * times) // there is much to do for both
+		more(shared.Soak(8, 50)) // there is much to do for both
 		b.wait(fmt.Sprintf("more have run since the one that slept in round %d woke", round), func() bool {
-			return over() > begin+20*times
+			return over() > begin+shared.Soak(6, 40)
 		})
 		c.finish()
 		if c.made != wanted {
