@@ -273,11 +273,7 @@ func TestAbsurdQuantities(t *testing.T) {
 
 // Whatever tenants and kubelets write into pods and nodes, the scheduler goes on, and an ordinary pod is scheduled.
 func TestGarbage(t *testing.T) {
-	rounds := shared.Soak(150, 300)
-	if testing.Short() {
-		rounds = 50
-	}
-	for seed := range rounds {
+	for seed := range shared.Soak(50, 300) {
 		g := &garbage{rand.New(rand.NewPCG(7, uint64(seed)))}
 		nodes := someNodes(6, 8)
 		for _, n := range nodes[1:] {
@@ -457,12 +453,8 @@ func someNode(name string) *v1.Node {
 
 // Whatever stands in the objects that make gangs of pods, the scheduler goes on.
 func TestGarbageObjects(t *testing.T) {
-	rounds := shared.Soak(120, 400)
-	if testing.Short() {
-		rounds = 50
-	}
 	yes := true
-	for seed := range rounds {
+	for seed := range shared.Soak(50, 400) {
 		g := &garbage{rand.New(rand.NewPCG(11, uint64(seed)))}
 		w := newWorld(t, nil, someNodes(4, 8))
 		for _, k := range gangs.Kinds() {

@@ -233,8 +233,9 @@ func (p *Plane) answers() {
 // patience is how long anything may take on a busy machine.
 const patience = 4 * time.Minute
 
-// seldom is the shortest time between two looks at a cluster: each costs it, and who looks, some 5 ms of a processor.
-const seldom = 25 * time.Millisecond
+// seldom is the shortest time between two looks at a cluster: each costs it, and the one that looks, some 5 ms of a
+// processor.
+const seldom = 50 * time.Millisecond
 
 // Wait waits until a condition holds.
 func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
@@ -253,7 +254,7 @@ func (p *Plane) Wait(what string, so func(ctx context.Context) bool) {
 			}
 			p.t.Logf("the cluster:\n%s", p.logs()) // the failure comes last, because the end of the output is read
 			p.t.Fatalf("waited %s in vain until %s", patience, what)
-		case <-time.After(max(seldom, shared.Pause(time.Since(begin), time.Since(asked)))):
+		case <-time.After(max(seldom, shared.Pause(2*time.Since(begin), time.Since(asked)))):
 			if name := p.ended.Load(); name != nil {
 				p.t.Logf("logs:\n%s", p.logs())
 				p.t.Fatalf("%s ended by itself, while waiting until %s", *name, what)
