@@ -17,7 +17,7 @@ import (
 
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/gateway"
-	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/controlplane/binaries"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/look"
 	"github.com/muster-gpu/muster/kube/services"
@@ -43,7 +43,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 		t.Skip("helm is built first")
 	}
 	shared.Reads(t, "..")
-	program, err := controlplane.Helm(t.Context(), t.Logf)
+	program, err := binaries.Helm(t.Context(), t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func (p *Plane) logs() string {
 	files, _ := filepath.Glob(p.path("*.log"))
 	for _, f := range files {
 		text, _ := os.ReadFile(f)
-		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(f), tail(text))
+		fmt.Fprintf(&b, "== %s\n%s\n", filepath.Base(f), text[max(0, len(text)-4000):])
 	}
 	return b.String()
 }

@@ -1,3 +1,5 @@
+// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver, and where a test
+// needs them kube-controller-manager and KWOK, which simulates nodes. Package binaries builds them.
 package controlplane
 
 import (
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/muster-gpu/muster/internal/controlplane/binaries"
 	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 
@@ -71,7 +74,7 @@ func Start(t Host, opt Options) *Plane {
 	if t, ok := t.(*testing.T); ok {
 		skipShort(t)
 	}
-	bin, err := Build(t.Context(), t.Logf)
+	bin, err := binaries.Build(t.Context(), t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}

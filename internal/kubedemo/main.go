@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/controlplane/binaries"
 	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
@@ -44,7 +45,7 @@ func main() {
 	defer stop()
 	h := &host{ctx: ctx}
 	defer h.end()
-	root, err := controlplane.Root(ctx)
+	root, err := binaries.Root(ctx)
 	if err != nil {
 		h.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/controlplane/binaries"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -19,7 +19,7 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a real control plane takes long")
 	}
-	root, err := controlplane.Root(t.Context())
+	root, err := binaries.Root(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

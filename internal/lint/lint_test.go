@@ -200,12 +200,13 @@ var arrows = map[string]string{
 	"internal/plain":      "",
 	"internal/version":    "",
 	"internal/lint":       "",
-	"internal/kubedemo":   "internal/controlplane internal/kubeapi",
+	"internal/kubedemo":   "internal/controlplane internal/controlplane/binaries internal/kubeapi",
 
-	"deploy":                "",                                 // manifests and their tests
-	"internal/controlplane": "internal/shared internal/kubeapi", // with the nested module tools, which it builds
-	"internal/kubeapi":      "",
-	"internal/fakekube":     "internal/kubeapi",
+	"deploy":                         "", // manifests and their tests
+	"internal/controlplane":          "internal/controlplane/binaries internal/shared internal/kubeapi",
+	"internal/controlplane/binaries": "", // builds the nested modules beside it
+	"internal/kubeapi":               "",
+	"internal/fakekube":              "internal/kubeapi",
 }
 
 // pure packages import the standard library and each other only, and have neither clock nor randomness.

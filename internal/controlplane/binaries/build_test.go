@@ -1,4 +1,4 @@
-package controlplane
+package binaries
 
 import (
 	"os/exec"

@@ -1,7 +1,6 @@
-// Package controlplane runs a real Kubernetes control plane for tests: etcd, kube-apiserver, and where a test
-// needs them kube-controller-manager and KWOK, which simulates nodes. They are built once from their Go modules
-// (the nested module tools) into the user's cache folder.
-package controlplane
+// Package binaries builds the programs of a Kubernetes control plane, and helm, once, from their Go modules (the nested
+// modules tools and helm of package controlplane) into the user's cache folder. It needs no library of Kubernetes.
+package binaries
 
 import (
 	"context"
@@ -94,13 +93,11 @@ func build(ctx context.Context, tools, flags, pkg, to string) error {
 	c.Dir = tools
 	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-mod=readonly -buildvcs=false", "GOWORK=off")
 	if out, err := c.CombinedOutput(); err != nil {
-		return errors.Join(fmt.Errorf("go build %s: %w\n%s", pkg, err, tail(out)), os.RemoveAll(to+".new"))
+		return errors.Join(fmt.Errorf("go build %s: %w\n%s", pkg, err, out[max(0, len(out)-4000):]),
+			os.RemoveAll(to+".new"))
 	}
 	return os.Rename(to+".new", to)
 }
-
-// tail is the end of a program's output.
-func tail(out []byte) []byte { return out[max(0, len(out)-4000):] }
 
 // Root is the folder of Muster's repository, inside which this runs.
 func Root(ctx context.Context) (string, error) {
@@ -111,7 +108,7 @@ func Root(ctx context.Context) (string, error) {
 	return filepath.Dir(strings.TrimSpace(string(out))), nil
 }
 
-// moduleDir finds a nested module of this package.
+// moduleDir finds a nested module of package controlplane.
 func moduleDir(ctx context.Context, name string) (string, error) {
 	root, err := Root(ctx)
 	if err != nil {
