@@ -129,24 +129,24 @@ func (b *bench) play(ctx context.Context) {
 		rayServices.resourceIn("v1"), rayClusters.resourceIn("v1"), {Version: "v1", Resource: "pods"}} {
 		watching.Go(func() { b.follow(ctx, of, changed) })
 	}
-	last := time.Now()
-	for ctx.Err() == nil {
-		now := time.Now()
-		b.serve(now.Sub(last).Seconds())
-		last = now
-		select {
-		case <-changed:
-			if err := b.round(ctx); err != nil && ctx.Err() == nil {
-				if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-					b.Logf("the player: %v", err)
-				}
-				tellOf(changed)
-			}
-		default:
+	watching.Go(func() { // however long a round takes
+		for last := time.Now(); retry.Pause(ctx, 50*time.Millisecond); {
+			now := time.Now()
+			b.serve(now.Sub(last).Seconds())
+			last = now
 		}
+	})
+	for retry.Pause(ctx, 50*time.Millisecond) {
 		select {
 		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
+			return
+		case <-changed:
+		}
+		if err := b.round(ctx); err != nil && ctx.Err() == nil {
+			if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				b.Logf("the player: %v", err)
+			}
+			tellOf(changed)
 		}
 	}
 }
@@ -174,20 +174,38 @@ func tellOf(changed chan struct{}) {
 
 // round makes what is missing now.
 func (b *bench) round(ctx context.Context) error {
+	there, err := b.there(ctx)
+	if err != nil {
+		return err
+	}
 	list, err := b.c.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
 	for i := 0; err == nil && i < len(list.Items); i++ {
 		d := &list.Items[i]
-		err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
+		err = b.fill(ctx, there, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
 	}
 	sets, more := b.c.AppsV1().StatefulSets("").List(ctx, metav1.ListOptions{})
 	for i := 0; err == nil && more == nil && i < len(sets.Items); i++ {
 		d := &sets.Items[i]
-		err = b.fill(ctx, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
+		err = b.fill(ctx, there, d.Namespace, d.Name, int(*d.Spec.Replicas), d.Spec.Template)
 	}
 	if err == nil {
-		err = b.playRay(ctx)
+		err = b.playRay(ctx, there)
 	}
 	return err
+}
+
+// there are all pods, by the object that they were made for: its namespace and its name.
+func (b *bench) there(ctx context.Context) (map[string][]v1.Pod, error) {
+	list, err := b.c.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: "name"})
+	if err != nil {
+		return nil, err
+	}
+	there := map[string][]v1.Pod{}
+	for _, p := range list.Items {
+		of := p.Namespace + "/" + p.Labels["name"]
+		there[of] = append(there[of], p)
+	}
+	return there, nil
 }
 
 // serve lets the servers of each app share its requests.
@@ -210,26 +228,23 @@ func (b *bench) load(app string, rate float64) {
 }
 
 // fill makes the pods of an object, and ends those that are too many.
-func (b *bench) fill(ctx context.Context, namespace, name string, n int, of v1.PodTemplateSpec) error {
-	pods, err := b.c.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "name=" + name})
-	if err != nil {
-		return err
-	}
-	zero := int64(0)
-	for i := n; i < len(pods.Items); i++ {
-		if err := b.c.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name,
+func (b *bench) fill(ctx context.Context, there map[string][]v1.Pod, namespace, name string, n int,
+	of v1.PodTemplateSpec) error {
+	pods, zero := there[namespace+"/"+name], int64(0)
+	for i := n; i < len(pods); i++ {
+		if err := b.c.CoreV1().Pods(namespace).Delete(ctx, pods[i].Name,
 			metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
 			return err
 		}
 		b.mu.Lock()
-		s := b.servers[pods.Items[i].Name]
-		delete(b.servers, pods.Items[i].Name)
+		s := b.servers[pods[i].Name]
+		delete(b.servers, pods[i].Name)
 		b.mu.Unlock()
 		if s != nil {
 			s.Close()
 		}
 	}
-	for i := len(pods.Items); i < n; i++ {
+	for i := len(pods); i < n; i++ {
 		b.mu.Lock()
 		*b.made++
 		pod := fmt.Sprintf("%s-%d", name, *b.made)

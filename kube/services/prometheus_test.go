@@ -21,7 +21,6 @@ import (
 // TestPrometheus lets Debian's Prometheus scrape the pods; it finds them by a file, as no kubelet has them discovered.
 // Demand is a query of the counter of a gateway. Prometheus answers over TLS, to a user with a password.
 func TestPrometheus(t *testing.T) {
-	t.Parallel()
 	program, err := exec.LookPath("prometheus")
 	if err != nil && os.Getenv("CI") != "" {
 		t.Fatal("prometheus is missing: scripts/install-test-deps.sh installs it")

@@ -80,7 +80,7 @@ func TestServeWith(t *testing.T) {
 
 // playRay makes what KubeRay would: a RayCluster of each RayService, as it is then; and its workers, of which as many
 // are ready as Serve has replicas.
-func (b *bench) playRay(ctx context.Context) error {
+func (b *bench) playRay(ctx context.Context, there map[string][]v1.Pod) error {
 	api := func(k *kind) *unstructured.UnstructuredList {
 		list, err := b.dyn.Resource(k.resourceIn("v1")).Namespace("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -126,7 +126,7 @@ func (b *bench) playRay(ctx context.Context) error {
 		of := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"name": name,
 			"app": u.GetName(), "ray.io/cluster": name, "ray.io/group": g.Name, "ray.io/node-type": "worker"}},
 			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "none"}}}}
-		if err := b.fill(ctx, "default", name, value(g.Replicas, 0), of); err != nil {
+		if err := b.fill(ctx, there, "default", name, value(g.Replicas, 0), of); err != nil {
 			return err
 		}
 		pods, err := b.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "name=" + name})
