@@ -52,7 +52,7 @@ func TestDashboardSuspend(t *testing.T) {
 }
 
 // An operator drains the node from the overview, with a reason, and takes it
-// back; a GPU that fails says why.
+// back; a GPU that fails says why. A lost connection is said, once.
 func TestDashboardDrain(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "2xH100-80GB")
@@ -71,6 +71,12 @@ func TestDashboardDrain(t *testing.T) {
 	b.Await("what is wrong with a GPU", has(".gpu.sick .fault", "fell off the bus"))
 	b.Shoot("sick")
 	b.Clean(b.base, "data:")
+
+	b.kill()
+	b.Await("what is wrong",
+		`document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)
+	b.want(b.text("#live"), "not connected")
+	b.Forgive() // the browser notes that nobody answers
 }
 
 // The history is filtered, searched and paged; what is chosen is in the
@@ -159,15 +165,4 @@ func TestDashboardOthers(t *testing.T) {
 		t.Errorf("somebody who may not drain the node has %s buttons for it", got)
 	}
 	b.Clean(b.base, "data:")
-}
-
-// A lost connection is said, once.
-func TestDashboardLost(t *testing.T) {
-	t.Parallel()
-	b := openBoard(t, "1xH100-80GB")
-	b.kill()
-	b.Await("what is wrong",
-		`document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)
-	b.want(b.text("#live"), "not connected")
-	b.Forgive() // the browser notes that nobody answers
 }

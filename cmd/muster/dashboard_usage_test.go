@@ -128,13 +128,12 @@ func TestDashboardUsage(t *testing.T) {
 	b.Do(chromedp.Click(chromedp.CSS(".found a.job")))
 	b.Await("the job that wasted", `location.pathname.startsWith("/jobs/")`)
 	b.Clean(b.base, "data:")
+	t.Run("curves", b.curves)
 }
 
-// A job's page shows what was measured of it as curves, how far it was, and
-// what it used and cost.
-func TestDashboardCurves(t *testing.T) {
-	t.Parallel()
-	b := measured(t)
+// curves: a job's page shows what was measured of it as curves, how far it was, and what it used and cost.
+func (b *board) curves(t *testing.T) {
+	b.In(t)
 	b.visit("/jobs/1")
 	b.Await("curves", `document.querySelectorAll(".plots canvas").length === 7`)
 	labels := b.JS(`[...document.querySelectorAll(".plots .canvas")].map(e => e.getAttribute("aria-label")).join("\n")`)

@@ -90,7 +90,7 @@ func Open(t *testing.T) *Browser {
 		b = open(t)
 	}
 	b.t = t
-	t.Cleanup(b.leave)
+	t.Cleanup(func() { b.leave(t.Failed()) })
 	ctx, stop := context.WithTimeout(b.page, 10*time.Minute)
 	t.Cleanup(stop)
 	b.ctx = ctx
@@ -130,8 +130,8 @@ func fromLeft() *Browser {
 
 // leave ends what a test does with its page, and keeps the page for another test, unless the test has failed: what is
 // on its page is not known.
-func (b *Browser) leave() {
-	if b.t.Failed() || b.forget() != nil {
+func (b *Browser) leave(failed bool) {
+	if failed || b.forget() != nil {
 		b.stop()
 		return
 	}
