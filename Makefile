@@ -35,9 +35,9 @@ build: ## the muster binary, and the small programs beside it that start faster 
 
 # Packages that fill two cores for minutes, and measure what is in time, run beside each other only. One that only
 # computes is built soon, and runs while they are still compiled, as that alone often waits for a single package. Of the
-# rest three run at a time, as some mostly wait; those that take longest begin first.
+# rest four run at a time, as some mostly wait; those that take longest begin first.
 FULL = ./engine ./cmd/muster ./kube
-LONG = ./kube/services ./sim ./deploy ./cmd/muster-kube ./local ./internal/lint ./slurm ./gateway ./report ./serving
+LONG = ./kube/services ./cmd/muster-kube ./deploy ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 # A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for other modules: most of
@@ -50,7 +50,7 @@ test: ## everything that CI checks; installs the browser that the report is test
 	$(GO) test -vet=off -timeout 40m $(FULL)
 	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
 	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FULL))") && $(GO) test -vet=off -timeout 40m -p 3 $(LONG) $$rest
+	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FULL))") && $(GO) test -vet=off -timeout 40m -p 4 $(LONG) $$rest
 	cd experiments && $(GO) test -vet=off -timeout 40m ./results ./... # not beside the others: those that wait for clocks would be late
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
 

@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/config"
 	"github.com/muster-gpu/muster/engine"
 	"github.com/muster-gpu/muster/internal/controlplane"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
 	"github.com/muster-gpu/muster/kube/lead"
 	"github.com/muster-gpu/muster/kube/plans"
@@ -46,6 +47,7 @@ const movesVariable = "MUSTER_TEST_MOVES"
 func TestMain(m *testing.M) {
 	text := os.Getenv(childVariable)
 	if text == "" {
+		shared.Beside(3)
 		code := m.Run()
 		planes.End()
 		os.Exit(code)

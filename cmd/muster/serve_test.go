@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,26 +90,12 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	leaves(programs.Dir)
-	beside(5)
+	shared.Beside(6)
 	code := m.Run()
 	browser.Close()
 	_ = os.RemoveAll(cache)
 	programs.Remove()
 	os.Exit(code)
-}
-
-// beside has so many tests run at once, unless go test is told otherwise: most of them wait for
-// processes, which the number of processors says nothing of.
-func beside(tests int) {
-	flag.Parse()
-	told := false
-	flag.Visit(func(f *flag.Flag) { told = told || f.Name == "test.parallel" })
-	if told {
-		return
-	}
-	if err := flag.Set("test.parallel", strconv.Itoa(tests)); err != nil {
-		panic(err)
-	}
 }
 
 // programs are built as make build does, but for the gateway: without C, everything that it needs would be compiled a

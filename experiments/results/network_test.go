@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
@@ -16,7 +17,7 @@ func TestCoflowPage(t *testing.T) {
 	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/coflow/coflow500.txt")))
 	var tab Table
-	if err := tab.coflows(traces); err != nil {
+	if err := tab.coflows(traces, shared.Soak([]string{"PD", "BSSI", "SEBF"}, compat.CoflowOrders)); err != nil {
 		t.Fatal(err)
 	}
 	tab.Tolerance = 1e-5

@@ -39,9 +39,12 @@ func polluxItself(ctx context.Context, traces string, loads []polluxLoad) (Table
 	return t, err
 }
 
-type polluxLoad struct{ load, folder string }
+type polluxLoad struct {
+	load, folder string
+	workloads    int // of the folder, from the first on
+}
 
-var polluxLoads = []polluxLoad{{"0.5", "workloads-0.5"}, {"1.0", "workloads"}, {"1.5", "workloads-1.5"}}
+var polluxLoads = []polluxLoad{{"0.5", "workloads-0.5", 4}, {"1.0", "workloads", 4}, {"1.5", "workloads-1.5", 4}}
 
 // polluxRows adds the rows of schedulers of the artifact.
 func (t *Table) polluxRows(ctx context.Context, traces string, schedulers []string, loads []polluxLoad) error {
@@ -55,7 +58,7 @@ func (t *Table) polluxRows(ctx context.Context, traces string, schedulers []stri
 		return err
 	}
 	for _, load := range loads {
-		for n := 1; n <= 4; n++ {
+		for n := 1; n <= load.workloads; n++ {
 			name := fmt.Sprintf("workload-%d", n)
 			for _, theirs := range schedulers {
 				want, ok := published[theirs+"/"+load.load+"/"+name]

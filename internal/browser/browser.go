@@ -36,7 +36,7 @@ type Browser struct {
 }
 
 // places are for as many tests as have a page at once; the others wait.
-var places = make(chan struct{}, 3)
+var places = make(chan struct{}, 4)
 
 // left are the pages of tests that are over.
 var left struct {
