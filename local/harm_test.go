@@ -167,7 +167,7 @@ func TestClockIsSet(t *testing.T) {
 			const most = 5 * time.Second
 			limit := func(s *ask.Submission) { s.Limit = ask.Duration(most) }
 			begin, end := time.Now(), filepath.Join(t.TempDir(), "end")
-			short := submit(t, m, "until [ -e "+end+" ]; do sleep 0.05; done", limit)
+			short := submit(t, m, "until [ -e "+end+" ]; do sleep 0.2; done", limit)
 			long := submit(t, m, "sleep 1000", limit)
 			until(t, m, short, show.StateRunning)
 			until(t, m, long, show.StateRunning)

@@ -23,7 +23,7 @@ func TestForget(t *testing.T) {
 	failed := submit(t, m, "exit 1")
 	until(t, m, failed, show.StateFailed)
 	end := filepath.Join(t.TempDir(), "end")
-	running := submit(t, m, "until [ -e "+end+" ]; do sleep 0.05; done")
+	running := submit(t, m, "until [ -e "+end+" ]; do sleep 0.2; done")
 	until(t, m, running, show.StateRunning)
 	waiting := submit(t, m, "true", func(s *ask.Submission) { s.After = []ask.After{{Type: "afterok", Job: running}} })
 	for try := 0; ; try++ { // segments end when the next one is old enough

@@ -41,7 +41,7 @@ func TestMoves(t *testing.T) {
 	var ids []int
 	leave := filepath.Join(t.TempDir(), "leave") // who is told to stop does when it is there
 	for range 4 {
-		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.05; done; exit 143' TERM; sleep 1000 & wait",
+		id := submit(t, m, "trap 'while [ ! -e "+leave+" ]; do sleep 0.2; done; exit 143' TERM; sleep 1000 & wait",
 			long)
 		until(t, m, id, show.StateRunning)
 		ids = append(ids, id)
@@ -163,7 +163,7 @@ func TestMovesChain(t *testing.T) {
 	var ids, over []int
 	for k := range 12 {
 		id := submit(t, m, "trap 'while [ ! -e "+filepath.Join(dir, "leave-$MUSTER_JOB_ID")+
-			" ]; do sleep 0.05; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait",
+			" ]; do sleep 0.2; done; exit 143' TERM; echo $$ > "+pidFile("$MUSTER_JOB_ID")+"; sleep 1000 & wait",
 			func(s *ask.Submission) {
 				s.GPUs, s.Level, s.Required, s.Estimate = []int{2, 1, 1}[k%3], "nvlink", true,
 					ask.Duration(10*time.Hour)

@@ -17,7 +17,7 @@ func TestReturnOverRestart(t *testing.T) {
 	opt := testOptions(t, &cluster.Spec{Nodes: []cluster.Node{{Name: "n1", Model: "T4-16GB", GPUs: 1}}})
 	opt.Rules.Stop[2].Grace, opt.KillWait = 3*time.Second, 3*time.Second
 	m, end := running(t, opt)
-	leaves := submit(t, m, "trap '' TERM; while :; do sleep 0.05; done",
+	leaves := submit(t, m, "trap '' TERM; while :; do sleep 0.2; done",
 		func(s *ask.Submission) { s.Tier = "best-effort" })
 	until(t, m, leaves, show.StateRunning)
 	replica := submit(t, m, "sleep 1000", func(s *ask.Submission) {

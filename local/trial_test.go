@@ -61,7 +61,7 @@ func TestCheckpointOf(t *testing.T) {
 	goOn := func(of int) func(*ask.Submission) { return func(s *ask.Submission) { s.CheckpointOf = of } }
 	gate := filepath.Join(t.TempDir(), "gate")
 	second := submit(t, m, write+"; test $(wc -l < $MUSTER_CHECKPOINT_DIR/log) = 2 && while ! test -e "+gate+
-		"; do sleep 0.02; done", goOn(first))
+		"; do sleep 0.2; done", goOn(first))
 	refused("goes on in its folder", goOn(first))
 	refused("is not over", goOn(second))
 	refused("there is no job 99", goOn(99))

@@ -254,7 +254,7 @@ func TestSignalsOfRun(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	s := d.sit("run", "--gpus", "1", "--", "sh", "-c",
-		"trap 'echo caught' INT; echo ready; while :; do sleep 0.05; done")
+		"trap 'echo caught' INT; echo ready; while :; do sleep 0.2; done")
 	s.see("ready")
 	s.write("\x03")
 	s.see("SIGINT to job 1; once more cancels it")

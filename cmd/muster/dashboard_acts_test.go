@@ -27,7 +27,7 @@ func TestDashboardSuspend(t *testing.T) {
 	t.Parallel()
 	b := openBoard(t, "1xH100-80GB")
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "worker", "--", "sh", "-c",
-		"trap 'exit 0' USR1; while :; do sleep 0.05; done")
+		"trap 'exit 0' USR1; while :; do sleep 0.2; done")
 	b.visit("/jobs/1")
 	b.press("Suspend")
 	b.press("Suspend it")

@@ -112,7 +112,7 @@ func TestDashboardJob(t *testing.T) {
 	d, _ := configured(t, "2xH100-80GB", "traffic: crux\n"+narrow)
 	b := signIn(t, d)
 	b.must("submit", "--gpus", "2", "--time", "10m", "--name", "first", "-o", "first.out", "--", "sh", "-c",
-		`printf 'loss \033[31m0.5\033[0m\n'; printf '10%%\r20%%\r30%%\n'; echo '<b>bold</b>'; echo '{"step": 40, "steps": 200, "samples_per_s": 12.5}' > $MUSTER_PROGRESS; while ! [ -e go ]; do sleep 0.05; done; echo last; exit 3`)
+		`printf 'loss \033[31m0.5\033[0m\n'; printf '10%%\r20%%\r30%%\n'; echo '<b>bold</b>'; echo '{"step": 40, "steps": 200, "samples_per_s": 12.5}' > $MUSTER_PROGRESS; while ! [ -e go ]; do sleep 0.2; done; echo last; exit 3`)
 	b.must("submit", "--gpus", "1", "--time", "10m", "--name", "second", "--", "sleep", "300")
 	b.visit("/jobs/1")
 	b.Await("its output, readable", has(".log", "loss 0.5\n30%\n<b>bold</b>\n"))

@@ -20,8 +20,8 @@ func TestDefragMIG(t *testing.T) {
 	d := shares(t, "1xH100-80GB", "{mig: dynamic}")
 	leave := filepath.Join(d.dir, "leave")
 	script := `at=$MUSTER_CHECKPOINT_DIR/at
-trap 'echo 41 > $at; echo asked; while [ ! -e ` + leave + ` ]; do sleep 0.05; done; exit 75' USR1
-env; echo "pid $$ goes on at $(cat $at 2>/dev/null || echo 0)"; while :; do sleep 0.05; done`
+trap 'echo 41 > $at; echo asked; while [ ! -e ` + leave + ` ]; do sleep 0.2; done; exit 75' USR1
+env; echo "pid $$ goes on at $(cat $at 2>/dev/null || echo 0)"; while :; do sleep 0.2; done`
 	out := func(id int) string {
 		b, _ := os.ReadFile(filepath.Join(d.dir, fmt.Sprintf("out%d", id)))
 		return string(b)

@@ -17,7 +17,7 @@ func TestDefragWide(t *testing.T) {
 	t.Parallel()
 	d := shares(t, "4xH100-80GB", "{shares: time-slicing}")
 	script := `env; at=$MUSTER_CHECKPOINT_DIR/at; echo "pid $$ goes on at $(cat $at 2>/dev/null || echo 0)";
-trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.05; done`
+trap 'echo 41 > $at; exit 75' USR1; while :; do sleep 0.2; done`
 	submit := func(id int, args ...string) {
 		t.Helper()
 		d.must(append(append([]string{"submit", "-o", filepath.Join(d.dir, fmt.Sprintf("out%d", id))}, args...), "--",

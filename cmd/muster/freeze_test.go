@@ -262,7 +262,7 @@ func TestHomeCleared(t *testing.T) {
 		jobs++
 		id := strconv.Itoa(jobs)
 		script := "trap 'echo >" + file("saved"+id) + "; exit 75' USR1; echo $$ >>" + file("pids"+id) +
-			"; while [ ! -e " + file("go"+id) + " ]; do sleep 0.05; done"
+			"; while [ ! -e " + file("go"+id) + " ]; do sleep 0.2; done"
 		yaml := fmt.Sprintf("command: [sh, -c, %q]\noutput: /dev/null\ngpus: %s\nestimate: %s\n%s", script, gpus,
 			estimate, more)
 		if err := os.WriteFile(file(id+".yaml"), []byte(yaml), 0o600); err != nil {

@@ -26,7 +26,7 @@ func (d *daemon) fault(text string) {
 func TestGPUFails(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xH100-80GB")
-	d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
+	d.must("submit", "--gpus", "1", "--", "sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.2; done")
 	d.untilSays("running", "queue")
 	d.fault("0 fell off the bus\n")
 	d.untilSays("unhealthy: simulated fault: fell off the bus", "nodes")
@@ -122,7 +122,7 @@ func TestInstances(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "2xA100-80GB/0:3g.40gb@4,1g.10gb@0")
 	d.want(d.must("nodes"), "3g.40gb@4", "1g.10gb@0")
-	until := "env | grep VISIBLE; trap 'exit 0' TERM; while [ ! -e go ]; do sleep 0.05; done"
+	until := "env | grep VISIBLE; trap 'exit 0' TERM; while [ ! -e go ]; do sleep 0.2; done"
 	d.must("submit", "--gpus", "3g.40gb", "--", "sh", "-c", until)
 	d.must("submit", "--gpus", "3g.40gb", "--", "sh", "-c", until)
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", until)

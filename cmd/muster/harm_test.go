@@ -66,7 +66,7 @@ func TestDiskFull(t *testing.T) {
 	state := smallDisk(t, d, "8m")
 	d.start()
 	d.must("submit", "--gpus", "1", "-o", "/dev/null", "--", "sh", "-c",
-		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.05; done; exit 5")
+		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.2; done; exit 5")
 	runs := d.running(filepath.Join(d.dir, "pid"))
 	d.untilSays(`"state": "running"`, "show", "1")
 	fill, err := os.Create(filepath.Join(state, "fill"))

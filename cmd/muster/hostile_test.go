@@ -113,7 +113,7 @@ for i in 1 2 3 4 5; do
   sleep 0.1
 done
 kill -CONT $PPID; kill -9 $PPID; cat /proc/$PPID/environ >/dev/null && echo traced
-echo ready; trap '' TERM USR1; while :; do sleep 0.05; done`
+echo ready; trap '' TERM USR1; while :; do sleep 0.2; done`
 			if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, "out"), "--", "sh", "-c",
 				script); err != nil {
 				t.Fatal(err, out)
@@ -175,7 +175,7 @@ func TestForgedEarlierState(t *testing.T) {
 	pid, lives := bystander(t)
 	for i, name := range []string{"forged", "honest"} {
 		script := `trap 'echo told; exit 0' TERM; echo $$ > ` + filepath.Join(home, name) +
-			`; while :; do sleep 0.05; done`
+			`; while :; do sleep 0.2; done`
 		if out, err := as(attacker, "submit", "--gpus", "1", "-o", filepath.Join(home, name+".out"), "--", "sh", "-c",
 			script); err != nil {
 			t.Fatal(err, out)
@@ -220,7 +220,7 @@ func TestFifos(t *testing.T) {
 		}
 	}
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
-		"echo written; touch wrote; while [ ! -e read ]; do sleep 0.05; done")
+		"echo written; touch wrote; while [ ! -e read ]; do sleep 0.2; done")
 	d.must("submit", "--gpus", "1", "-o", "never", "--", "sh", "-c", "echo lost; touch ran; exec sleep 1000")
 	for name, command := range map[string]string{"in": "[cat]", "none": `[sh, -c, "touch began; cat"]`} {
 		text := "command: " + command + "\ngpus: 1\ninput: " + name + "\noutput: " + name + ".out\nname: " + name + "\n"
@@ -466,7 +466,7 @@ func TestWaitOverRestart(t *testing.T) {
 	t.Parallel()
 	d, _ := configured(t, "1xH100-80GB", quick)
 	d.must("submit", "--gpus", "1", "-o", "out", "--", "sh", "-c",
-		"echo first; while [ ! -e go ]; do sleep 0.05; done; echo last; exit 7")
+		"echo first; while [ ! -e go ]; do sleep 0.2; done; echo last; exit 7")
 	d.untilSays(`"state": "running"`, "show", "1")
 	logs := d.background("logs", "-f", "1")
 	d.eventually("the output is followed", func() bool { return d.read("logs.out") == "first\n" })

@@ -66,7 +66,7 @@ func TestIdleHolders(t *testing.T) {
 	d.must("submit", "--gpus", "1", "--name", "busy", "--", "sleep", "1000")
 	d.must("submit", "--gpus", "1", "--name", "idler", "--", "sh", "-c",
 		`trap 'echo saved > $MUSTER_CHECKPOINT_DIR/it; exit 75' USR1; echo > `+d.dir+
-			`/ready; while :; do sleep 0.05; done`)
+			`/ready; while :; do sleep 0.2; done`)
 	d.eventually("it can be asked", func() bool { return d.read("ready") != "" })
 	j := d.untilJob("2", "is warned", atStage(api.IdleWarned))
 	d.want(j.Reason, "idle since", "compute less than 10 %", "after 1h of that it counts as best-effort")
@@ -104,8 +104,8 @@ func TestIdleStopped(t *testing.T) {
 	d.play("0 90\n")
 	d.rules("idle: {stop: 100ms}")
 	saves := `trap 'echo asked >> ` + d.dir + `/$0; while [ ! -e ` + d.dir +
-		`/go ]; do sleep 0.05; done; echo saved >> ` + d.dir + `/$0; exit 75' USR1; echo ready > ` + d.dir +
-		`/$0.ready; while :; do sleep 0.05; done`
+		`/go ]; do sleep 0.2; done; echo saved >> ` + d.dir + `/$0; exit 75' USR1; echo ready > ` + d.dir +
+		`/$0.ready; while :; do sleep 0.2; done`
 	d.must("submit", "--gpus", "1", "--", "sh", "-c", saves, "one")
 	d.eventually("the job can be asked", func() bool { return d.read("one.ready") != "" })
 	d.play("0 0\n")
@@ -183,8 +183,8 @@ done`
 func TestGivingBackCounts(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "4xH100-80GB")
-	script := `trap 'echo asked >> ` + d.dir + `/asked; until [ -e ` + d.dir + `/go ]; do sleep 0.05; done; exit 75' USR1
-echo $MUSTER_WORLD_SIZE >> ` + d.dir + `/sizes; while :; do sleep 0.05; done`
+	script := `trap 'echo asked >> ` + d.dir + `/asked; until [ -e ` + d.dir + `/go ]; do sleep 0.2; done; exit 75' USR1
+echo $MUSTER_WORLD_SIZE >> ` + d.dir + `/sizes; while :; do sleep 0.2; done`
 	d.must("submit", "--gpus", "1", "--min-tasks", "1", "--max-tasks", "4", "--", "sh", "-c", script)
 	d.eventually("the job is there", func() bool { return strings.Count(d.read("sizes"), "4\n") == 4 })
 	d.must("submit", "--gpus", "3", "--", "true")
@@ -227,7 +227,7 @@ func TestIdleNotice(t *testing.T) {
 	}
 	defer out.Close()
 	cmd := patient(d.bin, "run", "--gpus", "1", "--", "sh", "-c",
-		"until [ -e "+d.dir+"/go ]; do sleep 0.05; done; exit 3")
+		"until [ -e "+d.dir+"/go ]; do sleep 0.2; done; exit 3")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, out, out
 	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+d.socket)
 	if err := cmd.Start(); err != nil {

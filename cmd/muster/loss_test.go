@@ -94,7 +94,7 @@ func lossy(t *testing.T) (d *daemon, old, last files, alive func() bool) {
 	old = d.database()
 	d.start()
 	d.must("submit", "--gpus", "1", "--", "sh", "-c",
-		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.05; done; exit 7")
+		"echo $$ > "+d.dir+"/pid; until [ -e "+d.dir+"/end ]; do sleep 0.2; done; exit 7")
 	alive = d.running(d.dir + "/pid")
 	d.must("wait", "1")
 	d.kill()

@@ -16,7 +16,7 @@ func TestMPSServerBetweenLooks(t *testing.T) {
 	d.endMPS(1)
 	come := filepath.Join(d.dir, "come")
 	script := "while [ ! -e " + come +
-		" ]; do sleep 0.02; done; [ $MUSTER_RESTART_COUNT != 0 ] || export SERVER_LIVES=0.4; exec " +
+		" ]; do sleep 0.2; done; [ $MUSTER_RESTART_COUNT != 0 ] || export SERVER_LIVES=0.4; exec " +
 		stand(t, "mps-client")
 	for range 2 {
 		d.must("submit", "-o", "/dev/null", "--gpus", "0.3", "--", "sh", "-c", script)

@@ -19,7 +19,7 @@ func TestPlainJobsEndLive(t *testing.T) {
 			d, _ := configured(t, "1xH100-80GB",
 				"policy: '"+policy+"'\nqueues: [{name: a}, {name: b}, {name: default}]\n")
 			// longer than turns, and than the looks at it
-			for _, work := range []string{"sleep 5; until [ -e seen ]; do sleep 0.05; done", "sleep 5; :"} {
+			for _, work := range []string{"sleep 5; until [ -e seen ]; do sleep 0.2; done", "sleep 5; :"} {
 				d.must("submit", "-o", "/dev/null", "--gpus", "1", "--", "sh", "-c", work)
 			}
 			d.untilSays("no process of it handles SIGUSR1", "show", "1")

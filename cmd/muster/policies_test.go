@@ -19,7 +19,7 @@ import (
 // worker is a job that counts to a number, a step of 50 ms at a time, reports
 // its progress, and goes on from its checkpoint. Of a gang the first counts.
 const worker = `cd "$MUSTER_CHECKPOINT_DIR"
-[ "$MUSTER_RANK" = 0 ] || { trap 'exit 0' USR1; while [ ! -e done ]; do sleep 0.05; done; exit 0; }
+[ "$MUSTER_RANK" = 0 ] || { trap 'exit 0' USR1; while [ ! -e done ]; do sleep 0.2; done; exit 0; }
 n=$(cat step 2>/dev/null || echo 0)
 trap 'echo $n > new; mv new step; exit 0' USR1
 while [ $n -lt %d ]; do
@@ -31,7 +31,7 @@ touch done; echo '{"finished": true}' >> "$MUSTER_PROGRESS"`
 // worksUntil is that job, which does not end before the file is there.
 func worksUntil(file string, steps int) string {
 	return strings.Replace(fmt.Sprintf(worker, steps, steps), "touch done;",
-		"until [ -e "+file+" ]; do sleep 0.05; done; touch done;", 1)
+		"until [ -e "+file+" ]; do sleep 0.2; done; touch done;", 1)
 }
 
 // TestPoliciesLive runs policies of the literature on real processes: jobs are
@@ -181,7 +181,7 @@ func TestDividedLive(t *testing.T) {
 	d, _ := configured(t, "1xA100-80GB/0:3g.40gb@4,2g.20gb@0", "policy: miso\n")
 	script := func(name, memory string) string {
 		text := "#!/bin/sh\n#MUSTER --gpus=1 --gpu-memory=" + memory +
-			"\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.05; done\n"
+			"\nenv | grep CUDA_VISIBLE\ntrap 'exit 0' TERM\nwhile [ ! -e go ]; do sleep 0.2; done\n"
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func TestDeadlineAnswered(t *testing.T) {
 func answersLive(t *testing.T, policy string) {
 	t.Parallel()
 	d, _ := configured(t, "2xH100-80GB", "policy: '"+policy+"'\n")
-	run := "while [ ! -e " + filepath.Join(d.dir, "go") + " ]; do sleep 0.05; done"
+	run := "while [ ! -e " + filepath.Join(d.dir, "go") + " ]; do sleep 0.2; done"
 	d.want(d.must("submit", "--gpus", "2", "--estimate", "2s", "--deadline", "now+60", "-o", "/dev/null", "--", "sh",
 		"-c", run),
 		"its deadline is accepted")
@@ -326,7 +326,7 @@ func TestDividedAnewLive(t *testing.T) {
 	d, _ := configured(t, "1xH100-80GB", "policy: miso\nsharing: {mig: dynamic}\n")
 	for _, flag := range []string{"go1", "go2"} {
 		d.must("submit", "--gpus", "1", "--", "sh", "-c",
-			"trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.05; done")
+			"trap 'exit 0' USR1 TERM; env | grep CUDA_VISIBLE; while [ ! -e "+flag+" ]; do sleep 0.2; done")
 		if flag == "go1" {
 			d.untilSays("MIG-simulated-0-7g.80gb-0", "logs", "1")
 		}

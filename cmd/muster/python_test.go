@@ -125,7 +125,7 @@ func TestFinishedWithinTheGrace(t *testing.T) {
 	t.Parallel()
 	d := startDaemon(t, "1xH100-80GB")
 	script := `trap 'test $MUSTER_JOB_ID = 1 && echo "{\"finished\": true}" >> $MUSTER_PROGRESS; exit 0' USR1
-test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :; do sleep 0.05; done`
+test $MUSTER_RESTART_COUNT = 0 || exit 0; touch started.$MUSTER_JOB_ID; while :; do sleep 0.2; done`
 	for id, want := range []string{`"preemptions": 0`, `"preemptions": 1`} {
 		job := fmt.Sprint(2*id + 1)
 		d.must("submit", "--gpus", "1", "--", "sh", "-c", script)

@@ -18,7 +18,7 @@ func TestElasticResize(t *testing.T) {
 	d := startDaemon(t, "4xH100-80GB")
 	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/$MUSTER_RANK; exit 0' USR1
 [ "$MUSTER_RANK" = 0 ] && echo "size=$MUSTER_WORLD_SIZE restart=$MUSTER_RESTART_COUNT $(cat $MUSTER_CHECKPOINT_DIR/0)" >> ` + d.dir + `/sizes
-while :; do sleep 0.05; done`
+while :; do sleep 0.2; done`
 	sizes := func(want string) {
 		t.Helper()
 		if !until(func() bool { return d.read("sizes") == want }) {
@@ -41,10 +41,10 @@ func TestAskedTaskByTask(t *testing.T) {
 	d := startDaemon(t, "2xH100-80GB")
 	for id, script := range []string{
 		`cd $MUSTER_CHECKPOINT_DIR; [ -e 1 ] && exit 0; [ $MUSTER_RANK = 1 ] && sleep 1.5
-trap 'until [ -e 1 ] || [ $MUSTER_RANK = 1 ]; do sleep 0.05; done; touch $MUSTER_RANK; exit 0' USR1
-[ $MUSTER_RANK = 0 ] && touch up; while :; do sleep 0.05; done`,
+trap 'until [ -e 1 ] || [ $MUSTER_RANK = 1 ]; do sleep 0.2; done; touch $MUSTER_RANK; exit 0' USR1
+[ $MUSTER_RANK = 0 ] && touch up; while :; do sleep 0.2; done`,
 		`cd $MUSTER_CHECKPOINT_DIR; [ -e 0 ] && exit 0; [ $MUSTER_RANK = 1 ] && exec sleep 1000
-trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.05; done`,
+trap 'touch 0; exit 0' USR1; touch up; while :; do sleep 0.2; done`,
 	} {
 		number := strconv.Itoa(id + 1)
 		d.must("submit", "--gpus", "1", "--tasks", "2", "-o", "/dev/null", "--", "sh", "-c", script)

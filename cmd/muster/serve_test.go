@@ -215,9 +215,9 @@ func TestKillDaemon(t *testing.T) {
 	d := startDaemon(t, "2xH100-80GB")
 	once := `echo "$MUSTER_JOB_ID $MUSTER_RESTART_COUNT" >> ` + d.dir + `/runs; `
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c",
-		once+"until [ -e "+d.dir+"/one ]; do sleep 0.05; done; exit 7"), "job 1")
+		once+"until [ -e "+d.dir+"/one ]; do sleep 0.2; done; exit 7"), "job 1")
 	d.want(d.must("submit", "--gpus", "1", "--", "sh", "-c",
-		"echo $$ > "+d.dir+"/pid; "+once+"until [ -e "+d.dir+"/two ]; do sleep 0.05; done; exit 5"), "job 2")
+		"echo $$ > "+d.dir+"/pid; "+once+"until [ -e "+d.dir+"/two ]; do sleep 0.2; done; exit 5"), "job 2")
 	d.want(d.must("submit", "--gpus", "2", "--", "sh", "-c", once+"true"), "job 3", "waiting, number 1 in the line",
 		"needs 2 GPUs")
 	d.eventually("two jobs run", func() bool { return strings.Count(d.read("runs"), "\n") == 2 })
@@ -250,7 +250,7 @@ func TestPreemptResume(t *testing.T) {
 	d := startDaemon(t, "1xH100-80GB")
 	script := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
 if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo "resumed $MUSTER_RESTART_COUNT"; exit 0; fi
-echo started; while :; do sleep 0.05; done`
+echo started; while :; do sleep 0.2; done`
 	d.must("submit", "--gpus", "1", "--name", "train", "-o", "train.out", "--", "sh", "-c", script)
 	d.eventually("the job can be asked", func() bool { return d.read("train.out") != "" })
 	out, code := d.try("run", "--gpus", "1", "--tier", "critical", "--", "echo", "urgent")
@@ -292,7 +292,7 @@ func TestCheckpointSignal(t *testing.T) {
 	d := startDaemon(t, "1xH100-80GB")
 	program := `trap 'echo saved > $MUSTER_CHECKPOINT_DIR/x; exit 0' USR1
 if [ -e $MUSTER_CHECKPOINT_DIR/x ]; then echo resumed; exit 0; fi
-echo started; while :; do sleep 0.05; done`
+echo started; while :; do sleep 0.2; done`
 	if err := os.WriteFile(filepath.Join(d.dir, "program"), []byte(program), 0o755); err != nil {
 		t.Fatal(err)
 	}

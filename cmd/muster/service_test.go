@@ -471,7 +471,7 @@ func TestServiceLends(t *testing.T) {
 		trap 'echo $n >"$MUSTER_CHECKPOINT_DIR/n"; exit 0' USR1
 		while :; do n=$((n+1)); sleep 0.05; done`)
 	s.must("submit", "--name", "stubborn", "--tier", lowest, "--gpus", "1", "--", "sh", "-c",
-		"trap '' USR1 TERM; while :; do sleep 0.05; done")
+		"trap '' USR1 TERM; while :; do sleep 0.2; done")
 	s.eventually("training runs", func() bool { return s.read("runs") == "from 0\n" })
 	s.refuses("vision", "replicas: {min: 1, max: 1}\nlend: {within: 1s}", "within 1s no job is sure to have left")
 	s.applyAs("vision", "percentile: 95\nreplicas: {min: 1, max: 3}\nscaling: muster:window=3s\nlend: {within: 6s}",

@@ -234,7 +234,7 @@ func TestShareBesideLeaver(t *testing.T) {
 	d := shares(t, "1xH100-80GB", "{shares: time-slicing}\nkill_wait: 10m")
 	deaf, leave := filepath.Join(d.dir, "deaf"), filepath.Join(d.dir, "leave")
 	d.must("submit", "-o", "/dev/null", "--tier", "best-effort", "--gpus", "0.5", "--", "sh", "-c",
-		"trap '' TERM; : >"+deaf+"; until [ -e "+leave+" ]; do sleep 0.05; done")
+		"trap '' TERM; : >"+deaf+"; until [ -e "+leave+" ]; do sleep 0.2; done")
 	d.eventually("it is deaf", func() bool { _, err := os.Stat(deaf); return err == nil })
 	d.must("cancel", "1")
 	d.must("submit", "-o", "/dev/null", "--gpus", "0.5", "--", "sleep", "1000")

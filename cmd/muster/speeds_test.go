@@ -12,7 +12,7 @@ import (
 // scaler reports samples at a rate that depends on its tasks by an arithmetic expression, and
 // ends when a file is there.
 const scaler = `trap 'exit 0' USR1
-[ "$MUSTER_RANK" = 0 ] || { while [ ! -e %[1]s ]; do sleep 0.05; done; exit 0; }
+[ "$MUSTER_RANK" = 0 ] || { while [ ! -e %[1]s ]; do sleep 0.2; done; exit 0; }
 n=0; w=$MUSTER_WORLD_SIZE
 while [ ! -e %[1]s ]; do
   sleep 0.1; n=$((n+1))

@@ -117,7 +117,7 @@ func TestGuard(t *testing.T) {
 		t.Helper()
 		all := filepath.Join(d.dir, name)
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sh", "-c",
-			"while [ ! -e "+all+" ]; do sleep 0.05; done")
+			"while [ ! -e "+all+" ]; do sleep 0.2; done")
 		d.must("submit", "--gpus", "1", "--estimate", "1h", "--", "sleep", "4")
 		short := &api.Submission{Dir: d.dir, Output: "/dev/null", GPUs: 1, Estimate: api.Duration(time.Minute),
 			Command: []string{"sleep", "0.05"}}
