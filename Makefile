@@ -42,16 +42,19 @@ LONG = ./kube/services ./cmd/muster-kube ./deploy ./sim ./local ./internal/lint 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 # A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for other modules: most of
 # what they have is never called, so it is not worth being inlined. Each pattern costs go itself seconds in each of its
-# runs, so there are few. Compilers that collect no garbage take another tenth less.
+# runs, so there are few. Compilers that collect no garbage, each on one core, take another seventh less.
 test: export MUSTER_VET = $(shell $(GO) env GOTOOLDIR)/vet
-test: export GOFLAGS += '-ldflags=-s -w' '-gcflags=all=-dwarf=false -l' $(foreach m,std github.com/muster-gpu/muster/... gonum.org/...,-gcflags=$m=-dwarf=false) '-toolexec=env GOGC=off GOMEMLIMIT=3GiB'
+test: export GOFLAGS += '-ldflags=-s -w' '-gcflags=all=-c=1 -dwarf=false -l' $(foreach m,std github.com/muster-gpu/muster/... gonum.org/...,'-gcflags=$m=-c=1 -dwarf=false') '-toolexec=env GOGC=off GOMEMLIMIT=3GiB'
+test: export MUSTER_PROGRAMS = $(CURDIR)/.programs.tmp
 test: ## everything that CI checks; installs the browser that the report is tested in
+	@rm -rf $(MUSTER_PROGRAMS)
 	./scripts/install-test-deps.sh
 	$(GO) test -vet=off -timeout 40m $(FULL)
 	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
 	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
 	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FULL))") && $(GO) test -vet=off -timeout 40m -p 4 $(LONG) $$rest
 	cd experiments && $(GO) test -vet=off -timeout 40m ./results ./... # not beside the others: those that wait for clocks would be late
+	@rm -rf $(MUSTER_PROGRAMS)
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
 
 hashes: ## every decision hash of the scenarios and of recorded traces, compared with scenario/testdata/hashes.txt; some minutes

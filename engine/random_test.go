@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // scenario with its memory of failed attempts disabled). MUSTER_SOAK is the
 // number of events per policy; MUSTER_SEED replays one scenario.
 func TestRandom(t *testing.T) {
-	want := shared.Soaking(t, 400)
+	want := shared.Soaking(t, 250)
 	if testing.Short() {
 		want /= 10
 	}

@@ -247,19 +247,19 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 // TestLeasesKept: the same for gangs of all sizes, which have to be moved out of each other's way,
 // on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
-	leasesKept(t, 0, 400)
+	leasesKept(t, 0, shared.Soak(180, 400))
 }
 
 // TestCostlyLeasesKept: the same where starts and checkpoints take time.
 func TestCostlyLeasesKept(t *testing.T) {
-	leasesKept(t, 10*time.Second, 300)
+	leasesKept(t, 10*time.Second, shared.Soak(130, 300))
 }
 
 // leasesKept replays jobs with a startup delay under chronus; at least the given number of
 // deadlines must be accepted, and as many declined.
 func leasesKept(t *testing.T, startup time.Duration, least int) {
 	var sum verdicts
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](18, 40) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		model := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4": 600_000}}}
 		var entries []trace.Entry

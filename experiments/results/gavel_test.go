@@ -13,14 +13,14 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestGavel compares a cell of three rows with the published figures: FIFO-het. to the printed
-// digit, Gavel LAS within the tolerance, and within a unit of the printed digit with the method of
-// the solver used there; of LAS, whose programs take long, one of few jobs. `make results` replays all rows.
+// TestGavel compares a cell of two rows with the published figures: FIFO-het. to the printed digit, Gavel LAS within
+// the tolerance, and under MUSTER_SOAK within a unit of the printed digit with the method of the solver used there; of
+// LAS, whose programs take long, one of few jobs. `make results` replays all rows.
 func TestGavel(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/gavel/simulation_throughputs.json.gz")))
 	var rows []gavelRow
-	for _, i := range []int{1, 3, 5} {
+	for _, i := range shared.Soak([]int{1, 3}, []int{1, 3, 5}) {
 		r := gavelRows[i]
 		if r.rates = []string{"4.00"}; i > 1 {
 			r.rates = shared.Soak([]string{"1.60"}, r.rates)
@@ -34,11 +34,13 @@ func TestGavel(t *testing.T) {
 	for _, r := range tab.Failed() {
 		t.Errorf("%s, %s: published %g, ours %g (%+.2f %%)", r.Case, r.Figure, r.Published, r.Ours, 100*r.Off())
 	}
-	if got := fmt.Sprintf("%.2f", tab.Rows[0].Ours); len(tab.Rows) != 3 || got != "17.08" {
-		t.Errorf("%d rows, FIFO-het. %s h; want 3 and 17.08", len(tab.Rows), got)
+	if got := fmt.Sprintf("%.2f", tab.Rows[0].Ours); len(tab.Rows) != len(rows) || got != "17.08" {
+		t.Errorf("%d rows, FIFO-het. %s h; want %d and 17.08", len(tab.Rows), got, len(rows))
 	}
-	if r := tab.Rows[2]; rows[2].x.Own != "max-min" || math.Abs(r.Ours-r.Published) > 0.0101 {
-		t.Errorf("%s: %.3f h; want %g", r.Case, r.Ours, r.Published)
+	if last := len(rows) - 1; rows[last].x.Own == "max-min" {
+		if r := tab.Rows[last]; math.Abs(r.Ours-r.Published) > 0.0101 {
+			t.Errorf("%s: %.3f h; want %g", r.Case, r.Ours, r.Published)
+		}
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -25,13 +23,9 @@ func TestDemo(t *testing.T) {
 	}
 	shared.Reads(t, root)
 	var out bytes.Buffer
-	d := &demo{Host: t, root: root, program: filepath.Join(t.TempDir(), "muster-kube"), out: &out}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Dir(d.program), "./cmd/muster-kube",
-		"./cmd/muster")
-	build.Dir = root
-	if text, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	programs := shared.Programs{Plain: []string{"muster", "muster-kube"}}
+	t.Cleanup(programs.Remove)
+	d := &demo{Host: t, root: root, program: programs.Path(t, "muster-kube"), out: &out}
 	d.run()
 	text := out.String()
 	for _, want := range []string{`(?m)^research +32 +33 +52% +2 +1 .*True$`, `(?m)^product +16 +12 +19% +5 +0 .*True$`,

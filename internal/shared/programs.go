@@ -1,24 +1,32 @@
 package shared
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// sharedPrograms is set by make test: a folder in which packages leave the programs that they build, for the others.
+const sharedPrograms = "MUSTER_PROGRAMS"
 
 // Programs are programs of this repository that tests build and run. They are built once, when the first test
 // needs one.
 type Programs struct {
-	Dir    string   // their folder; created if it is empty
+	Dir    string   // their folder; if it is empty it is created, or that of MUSTER_PROGRAMS
 	Plain  []string // folders below cmd
 	Static []string // likewise, for those that make build builds without C
 
-	once sync.Once
-	err  error
+	once  sync.Once
+	err   error
+	stays bool // the folder is others', too
 }
 
 // Path is the path of a program.
@@ -36,18 +44,31 @@ func (p *Programs) Path(t testing.TB, name string) string {
 
 // Remove removes the programs.
 func (p *Programs) Remove() {
-	if p.Dir != "" {
+	if p.Dir != "" && !p.stays {
 		_ = os.RemoveAll(p.Dir)
 	}
 }
 
 func (p *Programs) build() (err error) {
-	if p.Dir == "" {
+	switch dir := os.Getenv(sharedPrograms); {
+	case p.Dir != "":
+	case dir != "":
+		p.Dir, p.stays = dir, true
+		unlock, err := lock(dir)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	default:
 		if p.Dir, err = os.MkdirTemp("", "muster-programs"); err != nil {
 			return err
 		}
 	}
 	for env, names := range map[string][]string{"CGO_ENABLED=0": p.Static, "": p.Plain} {
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			_, err := os.Stat(filepath.Join(p.Dir, name))
+			return err == nil
+		})
 		if len(names) == 0 {
 			continue
 		}
@@ -65,6 +86,24 @@ func (p *Programs) build() (err error) {
 		}
 	}
 	return nil
+}
+
+// lock waits until no other process builds programs in a folder, which it makes if it is not there.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 // root is the repository's folder.
