@@ -213,6 +213,9 @@ func (l *lucidRules) waits(j sched.JobView) bool {
 		j.FirstStart() == cluster.Never && j.MayEnter(l.profile)
 }
 
+// leaving is when the next plan is made after one that tells a job to leave the profiling partition.
+const leaving = time.Second
+
 // profiled reports whether a job is being profiled.
 func (l *lucidRules) profiled(j sched.JobView) bool {
 	t := j.Target()
@@ -226,10 +229,11 @@ func (l *lucidRules) profiles(v sched.View, j sched.JobView, p *sched.Plan, at, 
 	switch {
 	case l.profiled(j):
 		over := j.Started().Add(l.limit)
-		if v.Now() < over {
-			p.Next = min(p.Next, over)
-		}
 		p.Targets[at] = sched.Target{Partition: j.Target().Partition, Idle: v.Now() >= over}
+		if v.Now() >= over {
+			over = v.Now().Add(leaving) // it waits with the others then, whether or not another comes or ends
+		}
+		p.Next = min(p.Next, over)
 		return true
 	case !l.waits(j):
 		return false
