@@ -19,6 +19,7 @@ import (
 // TestHistory has pods end under two schedulers, the first of which is killed, and replays what they wrote down:
 // the cluster's past, on its own nodes, with muster sim and muster tune.
 func TestHistory(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	file, conf := filepath.Join(s.dir, "history.jsonl"), filepath.Join(s.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("queues: [{name: vision, guarantee: 4}]\n"), 0o600); err != nil {

@@ -48,6 +48,7 @@ func (s *stage) takeLease(holder string, seconds int32) (before string) {
 // TestLoseLead takes the lead from a scheduler that runs, as a successor does: it begins again in its place, as the
 // same process, and schedules when it leads again.
 func TestLoseLead(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 8, nil))
 	c := exec.Command(programs.Path(s, "muster-kube"), "--kubeconfig", s.p.Kubeconfig,
@@ -81,6 +82,7 @@ func TestLoseLead(t *testing.T) {
 
 // TestTakeover kills leaders, one after the other, and says how long nothing was bound. MUSTER_SOAK is how many.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	kills := shared.Soaking(t, 2)
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 1000, nil))

@@ -21,6 +21,7 @@ import (
 // TestDefrag has a replica moved as people do: by muster defrag --apply, through the
 // cluster's API server, with the programs as they are built. Who may only look, may not.
 func TestDefrag(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	conf := filepath.Join(s.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("policy: fifo\ndefragment: {mode: plan, await: 1m}\n"), 0o600); err != nil {

@@ -181,6 +181,7 @@ func (r *reporting) says(args []string, wants ...string) func(context.Context) b
 // TestReport has pods report their progress. By it e-las takes the GPUs of one that has hardly begun, which
 // without it would keep them; the end of another is predicted, and predicted again when the scheduler was killed.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	r := newReporting(t)
 	conf := filepath.Join(r.dir, "kube.yaml")
 	if err := os.WriteFile(conf, []byte("policy: e-las:beta=0.001,T0=1s\nmin_runtime: 0s\n"), 0o600); err != nil {
@@ -232,6 +233,7 @@ func TestReport(t *testing.T) {
 
 // A pod reports for itself, with a token that was made for that; all else is refused, and says what would be right.
 func TestReportRefused(t *testing.T) {
+	t.Parallel()
 	r := newReporting(t)
 	r.lead("--listen", "127.0.0.1:0")
 	r.create(controlplane.Node("n1", 8, nil))

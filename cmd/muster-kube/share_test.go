@@ -13,6 +13,7 @@ import (
 // TestWhyShares has muster why say what pods got that want something of their GPUs, and what
 // there is for one for whom nothing is enough.
 func TestWhyShares(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.start()
 	ann := s.p.User("ann")

@@ -211,6 +211,7 @@ func namespace(name string) *v1.Namespace {
 // TestLook looks at a cluster as people do: through its API server, with the
 // programs as they are built.
 func TestLook(t *testing.T) {
+	t.Parallel()
 	s := newStage(t)
 	s.create(controlplane.Node("n1", 8, nil), controlplane.Node("n2", 8, nil), namespace("vision"), namespace("speech"))
 	kill := s.start()
