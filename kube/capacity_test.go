@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-gpu/muster/internal/controlplane"
@@ -266,20 +265,8 @@ func (b *bench) maker() {
 	}
 	ctx, cancel := context.WithCancel(b.ctx)
 	over, changed := make(chan struct{}), make(chan struct{}, 1)
-	look := func(any) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}
-	s := &kubeapi.Informers{}
-	claims := s.Add(kubeapi.Inform(b.c, b.c.CoreV1().PersistentVolumeClaims("default"), &v1.PersistentVolumeClaim{},
-		nil), nil)
-	if _, err := claims.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
-		UpdateFunc: func(_, now any) { look(now) }, DeleteFunc: look}); err != nil {
-		b.Fatal(err)
-	}
-	s.Start(ctx)
+	followed := b.follow(ctx, kubeapi.Inform(b.c, b.c.CoreV1().PersistentVolumeClaims("default"),
+		&v1.PersistentVolumeClaim{}, nil), changed)
 	go func() {
 		defer close(over)
 		for {
@@ -297,7 +284,7 @@ func (b *bench) maker() {
 	b.Cleanup(func() {
 		cancel()
 		<-over
-		s.Wait()
+		followed()
 	})
 }
 

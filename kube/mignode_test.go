@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/muster-gpu/muster/kube/kubetest"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/internal/kubeapi"
+	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/kube/mig"
 )
 
@@ -55,18 +54,11 @@ func (b *bench) migManager() *migManager {
 			}
 		}
 	}()
-	s := &kubeapi.Informers{}
-	nodes := s.Add(kubeapi.Inform(b.c, b.c.CoreV1().Nodes(), &v1.Node{}, nil), nil)
-	look := func(any) { m.wake() }
-	if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
-		UpdateFunc: func(_, now any) { look(now) }}); err != nil {
-		b.Fatal(err)
-	}
-	s.Start(ctx)
+	followed := b.follow(ctx, kubeapi.Inform(b.c, b.c.CoreV1().Nodes(), &v1.Node{}, nil), m.again)
 	m.stop = sync.OnceFunc(func() {
 		cancel()
 		<-done
-		s.Wait()
+		followed()
 	})
 	b.Cleanup(m.stop)
 	return m
@@ -134,15 +126,20 @@ func (m *migManager) set(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
-	m.wake()
+	kubetest.Tell(m.again)
 }
 
-// wake has it look once more.
-func (m *migManager) wake() {
-	select {
-	case m.again <- struct{}{}:
-	default:
+// follow tells of changes of objects until the context ends; over waits until it has.
+func (b *bench) follow(ctx context.Context, objects cache.SharedIndexInformer, changed chan struct{}) (over func()) {
+	b.Helper()
+	s := &kubeapi.Informers{}
+	look := func(any) { kubetest.Tell(changed) }
+	if _, err := s.Add(objects, nil).AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: look,
+		UpdateFunc: func(_, now any) { look(now) }, DeleteFunc: look}); err != nil {
+		b.Fatal(err)
 	}
+	s.Start(ctx)
+	return s.Wait
 }
 
 // none fails if a node was changed on which a pod had a GPU.

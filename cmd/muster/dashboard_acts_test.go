@@ -76,7 +76,7 @@ func TestDashboardDrain(t *testing.T) {
 	b.Await("what is wrong",
 		`document.querySelector("#live.off") && document.querySelector("#said.bad")?.textContent.includes("does not answer")`)
 	b.want(b.text("#live"), "not connected")
-	b.Forgive() // the browser notes that nobody answers
+	b.Forgive() // the browser logs an error for each request without an answer
 }
 
 // The history is filtered, searched and paged; what is chosen is in the

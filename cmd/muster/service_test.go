@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/muster-gpu/muster/api"
+	"github.com/muster-gpu/muster/internal/netlab"
 	"github.com/muster-gpu/muster/show"
 )
 
@@ -64,16 +65,13 @@ func startServing(t testing.TB, gpus string, settings ...string) *servingTest {
 	return s
 }
 
-// hasTorch only looks for PyTorch, as to load it takes two seconds of processor time.
-var hasTorch = sync.OnceValue(func() error {
-	const looks = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-	return exec.Command("/usr/bin/python3", "-c", looks).Run()
-})
+// noTorch says, once for all tests, whether PyTorch is missing.
+var noTorch = sync.OnceValue(netlab.NoTorch)
 
 // needsModels fails, or skips outside of CI, without what the example's models need.
 func needsModels(t testing.TB) {
 	t.Helper()
-	if err := hasTorch(); err != nil {
+	if err := noTorch(); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal("python3-torch is missing: scripts/install-test-deps.sh installs it")
 		}

@@ -48,7 +48,7 @@ func TestCoflows(t *testing.T) {
 		{"FIFO", 2487211, 13451743, 5187.71423, 18227, 27489, 64, 386.3611, 154406},
 	} {
 		some := c.order == "BSSI" || c.order == "SEBF" && c.rate == 0
-		if shared.Soak(!some, false) { // the page in the repository has them all, and is compared
+		if shared.Soak(!some, false) { // as results compares the page with the code
 			continue
 		}
 		got := GreedyCoflows(c.order, ports, list, c.rate)

@@ -33,7 +33,7 @@ var publishedCoflows = map[string][2]float64{"PD": {2122.95, 2372.25}, "SEBF": {
 // coflowRate is the rate of a port when coflows come one after the other, in MB a second.
 const coflowRate = 64
 
-// coflows plays 500 coflows, all at once and as they come.
+// coflows plays 500 coflows in some orders, of which the first is PD: all at once and, but for PD, as they come.
 func (t *Table) coflows(traces string, orders []string) error {
 	ports, list, err := compat.ReadCoflows(filepath.Join(traces, "coflow", "coflow500.txt"))
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *Table) coflows(traces string, orders []string) error {
 		"Slowdown is the mean of completion time by what the coflow takes alone. BSSI's guarantee is for the worst case, and for coflows that are there at once: here SEBF is better by 1 %%."+
 		" NCF is not as in the program that this table was compared with, which has the sum 868719, so that ours is 55 %% more (weighted mean 1883.815: 55 %%, p95 10818: 84 %%, p99 29563: 46 %%); all other rows are. It was not found by the smaller or the larger of the numbers of sources and destinations, by their sum, by either, or by the number of flows, of the whole coflow or of what is left of it, with ties by number (ascending or descending), size, weight or width, ordered again at releases and completions, at either of them, or at every event; nor, at releases and completions, with ties by what is left on the busiest port, of the largest flow or of all flows, or by the order before. Nearest is 867686: the smaller of all sources and of the destinations left, at releases only.", coflowRate),
 		Head: []string{"order", "sum", "mean", "weighted", "p95", "p99", "makespan", "slowdown"}}
-	for _, order := range orders[1:] { // all but PD
+	for _, order := range orders[1:] {
 		got := compat.GreedyCoflows(order, ports, list, coflowRate)
 		cells := row(order, strconv.Itoa(int(got.Sum())), got, "")
 		online.Cells = append(online.Cells, append(slices.Delete(cells, 2, 3), fmt.Sprintf("%.4f", got.Slowdown())))

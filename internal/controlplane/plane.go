@@ -237,7 +237,7 @@ func (p *Plane) answers() {
 const patience = 4 * time.Minute
 
 // seldom is the shortest time between two looks at a cluster: each costs it, and the one that looks, some 5 ms of a
-// processor.
+// processor. After some looks it is two fifths of the time that was waited (shared.Pause).
 const seldom = 50 * time.Millisecond
 
 // Wait waits until a condition holds.

@@ -204,7 +204,7 @@ var arrows = map[string]string{
 
 	"deploy":                         "", // manifests and their tests
 	"internal/controlplane":          "internal/controlplane/binaries internal/shared internal/kubeapi",
-	"internal/controlplane/binaries": "", // builds the nested modules beside it
+	"internal/controlplane/binaries": "internal/shared", // builds the nested modules beside it
 	"internal/kubeapi":               "",
 	"internal/fakekube":              "internal/kubeapi",
 }

@@ -1,7 +1,6 @@
 package shared
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // sharedPrograms is set by make test: a folder in which packages leave the programs that they build, for the others.
@@ -54,7 +51,10 @@ func (p *Programs) build() (err error) {
 	case p.Dir != "":
 	case dir != "":
 		p.Dir, p.stays = dir, true
-		unlock, err := lock(dir)
+		if err = os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		unlock, err := Lock(filepath.Join(dir, "lock"))
 		if err != nil {
 			return err
 		}
@@ -86,24 +86,6 @@ func (p *Programs) build() (err error) {
 		}
 	}
 	return nil
-}
-
-// lock waits until no other process builds programs in a folder, which it makes if it is not there.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() { _ = f.Close() }, nil
 }
 
 // root is the repository's folder.

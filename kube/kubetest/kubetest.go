@@ -10,6 +10,14 @@ import (
 	"github.com/muster-gpu/muster/perf"
 )
 
+// Tell says on a channel that holds one that something has changed, if that is not said already.
+func Tell(changed chan struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
+
 // Pairs is a table of what is left of speeds, by "MODEL/BESIDE".
 func Pairs(list map[string]int64) *perf.Table {
 	t := &perf.Table{Pairs: map[perf.Pair]int64{}}

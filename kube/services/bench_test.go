@@ -29,6 +29,7 @@ import (
 	"github.com/muster-gpu/muster/internal/kubeapi"
 	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/retry"
 	"github.com/muster-gpu/muster/kube/services/load"
@@ -129,25 +130,36 @@ func (b *bench) play(ctx context.Context) {
 		rayServices.resourceIn("v1"), rayClusters.resourceIn("v1"), {Version: "v1", Resource: "pods"}} {
 		watching.Go(func() { b.follow(ctx, of, changed) })
 	}
-	watching.Go(func() { // however long a round takes
-		for last := time.Now(); retry.Pause(ctx, 50*time.Millisecond); {
-			now := time.Now()
-			b.serve(now.Sub(last).Seconds())
-			last = now
-		}
-	})
-	for retry.Pause(ctx, 50*time.Millisecond) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		}
+	watching.Go(func() { ticks(ctx, b.serve) })
+	for again(ctx, changed) {
 		if err := b.round(ctx); err != nil && ctx.Err() == nil {
 			if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				b.Logf("the player: %v", err)
 			}
-			tellOf(changed)
+			kubetest.Tell(changed)
 		}
+	}
+}
+
+// ticks has servers answer what came in the seconds since they did so last, however long anything else takes.
+func ticks(ctx context.Context, serve func(seconds float64)) {
+	for last := time.Now(); retry.Pause(ctx, 50*time.Millisecond); {
+		now := time.Now()
+		serve(now.Sub(last).Seconds())
+		last = now
+	}
+}
+
+// again waits until something has changed, 50 ms at least; false: the context ended before.
+func again(ctx context.Context, changed chan struct{}) bool {
+	if !retry.Pause(ctx, 50*time.Millisecond) {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-changed:
+		return true
 	}
 }
 
@@ -155,20 +167,12 @@ func (b *bench) play(ctx context.Context) {
 func (b *bench) follow(ctx context.Context, of schema.GroupVersionResource, changed chan struct{}) {
 	for ctx.Err() == nil {
 		if w, err := b.dyn.Resource(of).Watch(ctx, metav1.ListOptions{}); err == nil {
-			tellOf(changed)
+			kubetest.Tell(changed)
 			for range w.ResultChan() {
-				tellOf(changed)
+				kubetest.Tell(changed)
 			}
 		}
 		retry.Pause(ctx, time.Second)
-	}
-}
-
-// tellOf says that something has changed, if that is not said already.
-func tellOf(changed chan struct{}) {
-	select {
-	case changed <- struct{}{}:
-	default:
 	}
 }
 

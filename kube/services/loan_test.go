@@ -28,6 +28,7 @@ import (
 	"github.com/muster-gpu/muster/internal/controlplane"
 	"github.com/muster-gpu/muster/kube"
 	"github.com/muster-gpu/muster/kube/gpus"
+	"github.com/muster-gpu/muster/kube/kubetest"
 	"github.com/muster-gpu/muster/kube/patch"
 	"github.com/muster-gpu/muster/kube/terms"
 )
@@ -74,19 +75,11 @@ func (q *queue) play(ctx context.Context) {
 	defer watching.Wait()
 	changed := make(chan struct{}, 1)
 	watching.Go(func() { q.follow(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, changed) })
-	last := time.Now()
-	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
-		now := time.Now()
-		q.answer(now.Sub(last).Seconds())
-		last = now
-		select {
-		case <-changed:
-		default:
-			continue
-		}
+	watching.Go(func() { ticks(ctx, q.answer) })
+	for again(ctx, changed) {
 		list, err := q.c.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=chat"})
 		if err != nil {
-			tellOf(changed)
+			kubetest.Tell(changed)
 			continue
 		}
 		there := map[types.UID]bool{}
@@ -110,7 +103,7 @@ func (q *queue) play(ctx context.Context) {
 			}
 			if err != nil {
 				s.Close()
-				tellOf(changed)
+				kubetest.Tell(changed)
 				continue
 			}
 			q.mu.Lock()

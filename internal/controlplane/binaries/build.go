@@ -11,7 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // version is the version that the binaries report; it is the one in tools/go.mod.
@@ -70,7 +71,7 @@ func built(ctx context.Context, module, name, flags string, list []binary, log f
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	unlock, err := lock(filepath.Join(dir, "lock"))
+	unlock, err := shared.Lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
 	}
@@ -119,19 +120,4 @@ func moduleDir(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("the programs for tests are built inside Muster's repository only: %w", err)
 	}
 	return dir, nil
-}
-
-// lock waits until no other process holds the file.
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil
 }
