@@ -62,7 +62,7 @@ func TestTwinBackfill(t *testing.T) {
 		for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()
-				for seed, n := uint64(1), 0; n < twinEvents(t); seed++ {
+				for seed, n := uint64(1), 0; n < shared.Soak(1, 4)*twinEvents(t); seed++ {
 					n += twins(t, pol, []string{"best-fit", "first-fit", "worst-fit"}[seed%3], mode, seed, nil)
 				}
 			})

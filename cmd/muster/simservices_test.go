@@ -41,6 +41,10 @@ func TestSimServices(t *testing.T) {
 			ours.Peak,
 			static.GPUHours)
 	}
+	again := play("--cluster", "1x8xH100-80GB", "--policies", "fifo", "--scaling", "muster")
+	if again[0] != rows[2] {
+		t.Errorf("again: %+v, before: %+v", again[0], rows[2])
+	}
 	besideJobs(t)
 	out := ok(t, "sim", "--services", "../../examples/serving/chat.yaml", "--requests",
 		"../../examples/serving/chat-load.yaml", "--cluster", "1x8xH100-80GB", "--policies", "fifo")
