@@ -17,29 +17,28 @@ import (
 	"github.com/muster-gpu/muster/internal/kubeapi"
 )
 
-// object is a pointer to an object of the API.
-type object[T any] interface {
-	*T
-	runtime.Object
-	metav1.Object
-}
-
-// list is a pointer to a list of objects.
-type list[L any] interface {
-	*L
-	runtime.Object
-	metav1.ListInterface
-}
-
-// objects is a client of a resource.
-func objects[T, L any, P object[T], Q list[L]](f *testing.Fake, resource, namespace string,
+// objects is a client of a resource, with an empty object and list.
+func objects[P object, Q list](f *testing.Fake, resource, namespace string, one P, of Q,
 ) *gentype.FakeClientWithList[P, Q] {
-	kinds, _, err := kubeapi.Scheme.ObjectKinds(P(new(T)))
+	kinds, _, err := kubeapi.Scheme.ObjectKinds(one)
 	if err != nil {
 		panic(err)
 	}
 	return gentype.NewFakeClientWithList(f, namespace, kinds[0].GroupVersion().WithResource(resource), kinds[0],
-		func() P { return new(T) }, func() Q { return new(L) }, copyMeta[Q], items[P, Q], setItems[P, Q])
+		func() P { return one.DeepCopyObject().(P) }, func() Q { return of.DeepCopyObject().(Q) }, copyMeta[Q],
+		items[P, Q], setItems[P, Q])
+}
+
+// object is an object of the API.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// list is a list of objects.
+type list interface {
+	runtime.Object
+	metav1.ListInterface
 }
 
 func copyMeta[Q metav1.ListInterface](to, from Q) {
@@ -71,7 +70,7 @@ func setItems[P, Q runtime.Object](of Q, items []P) {
 
 type authentication struct{ f *testing.Fake }
 
-func (g authentication) TokenReviews() kubeapi.Creator[authenticationv1.TokenReview] {
+func (g authentication) TokenReviews() kubeapi.Creator[*authenticationv1.TokenReview] {
 	return gentype.NewFakeClient(g.f, "", authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"),
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
 		func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} })
@@ -79,8 +78,8 @@ func (g authentication) TokenReviews() kubeapi.Creator[authenticationv1.TokenRev
 
 type batch struct{ f *testing.Fake }
 
-func (g batch) Jobs(namespace string) kubeapi.Client[batchv1.Job, batchv1.JobList] {
-	return objects[batchv1.Job, batchv1.JobList](g.f, "jobs", namespace)
+func (g batch) Jobs(namespace string) kubeapi.Client[*batchv1.Job, *batchv1.JobList] {
+	return objects(g.f, "jobs", namespace, &batchv1.Job{}, &batchv1.JobList{})
 }
 
 type core struct {
@@ -88,34 +87,34 @@ type core struct {
 	f *testing.Fake
 }
 
-func (g core) ConfigMaps(namespace string) kubeapi.Client[corev1.ConfigMap, corev1.ConfigMapList] {
-	return objects[corev1.ConfigMap, corev1.ConfigMapList](g.f, "configmaps", namespace)
+func (g core) ConfigMaps(namespace string) kubeapi.Client[*corev1.ConfigMap, *corev1.ConfigMapList] {
+	return objects(g.f, "configmaps", namespace, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 }
 
-func (g core) Events(namespace string) kubeapi.Client[corev1.Event, corev1.EventList] {
-	return objects[corev1.Event, corev1.EventList](g.f, "events", namespace)
+func (g core) Events(namespace string) kubeapi.Client[*corev1.Event, *corev1.EventList] {
+	return objects(g.f, "events", namespace, &corev1.Event{}, &corev1.EventList{})
 }
 
-func (g core) Namespaces() kubeapi.Client[corev1.Namespace, corev1.NamespaceList] {
-	return objects[corev1.Namespace, corev1.NamespaceList](g.f, "namespaces", "")
+func (g core) Namespaces() kubeapi.Client[*corev1.Namespace, *corev1.NamespaceList] {
+	return objects(g.f, "namespaces", "", &corev1.Namespace{}, &corev1.NamespaceList{})
 }
 
-func (g core) Nodes() kubeapi.Client[corev1.Node, corev1.NodeList] {
-	return objects[corev1.Node, corev1.NodeList](g.f, "nodes", "")
+func (g core) Nodes() kubeapi.Client[*corev1.Node, *corev1.NodeList] {
+	return objects(g.f, "nodes", "", &corev1.Node{}, &corev1.NodeList{})
 }
 
-func (g core) PersistentVolumeClaims(namespace string) kubeapi.Client[corev1.PersistentVolumeClaim,
-	corev1.PersistentVolumeClaimList] {
-	return objects[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](g.f, "persistentvolumeclaims",
-		namespace)
+func (g core) PersistentVolumeClaims(namespace string) kubeapi.Client[*corev1.PersistentVolumeClaim,
+	*corev1.PersistentVolumeClaimList] {
+	return objects(g.f, "persistentvolumeclaims", namespace, &corev1.PersistentVolumeClaim{},
+		&corev1.PersistentVolumeClaimList{})
 }
 
-func (g core) PersistentVolumes() kubeapi.Client[corev1.PersistentVolume, corev1.PersistentVolumeList] {
-	return objects[corev1.PersistentVolume, corev1.PersistentVolumeList](g.f, "persistentvolumes", "")
+func (g core) PersistentVolumes() kubeapi.Client[*corev1.PersistentVolume, *corev1.PersistentVolumeList] {
+	return objects(g.f, "persistentvolumes", "", &corev1.PersistentVolume{}, &corev1.PersistentVolumeList{})
 }
 
 func (g core) Pods(namespace string) kubeapi.Pods {
-	return pods{objects[corev1.Pod, corev1.PodList](g.f, "pods", namespace)}
+	return pods{objects(g.f, "pods", namespace, &corev1.Pod{}, &corev1.PodList{})}
 }
 
 type pods struct {
@@ -140,24 +139,24 @@ func (c pods) on(namespace, subresource string, obj runtime.Object) error {
 
 type storage struct{ f *testing.Fake }
 
-func (g storage) CSIDrivers() kubeapi.Client[storagev1.CSIDriver, storagev1.CSIDriverList] {
-	return objects[storagev1.CSIDriver, storagev1.CSIDriverList](g.f, "csidrivers", "")
+func (g storage) CSIDrivers() kubeapi.Client[*storagev1.CSIDriver, *storagev1.CSIDriverList] {
+	return objects(g.f, "csidrivers", "", &storagev1.CSIDriver{}, &storagev1.CSIDriverList{})
 }
 
-func (g storage) CSINodes() kubeapi.Client[storagev1.CSINode, storagev1.CSINodeList] {
-	return objects[storagev1.CSINode, storagev1.CSINodeList](g.f, "csinodes", "")
+func (g storage) CSINodes() kubeapi.Client[*storagev1.CSINode, *storagev1.CSINodeList] {
+	return objects(g.f, "csinodes", "", &storagev1.CSINode{}, &storagev1.CSINodeList{})
 }
 
-func (g storage) CSIStorageCapacities(namespace string) kubeapi.Client[storagev1.CSIStorageCapacity,
-	storagev1.CSIStorageCapacityList] {
-	return objects[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList](g.f, "csistoragecapacities",
-		namespace)
+func (g storage) CSIStorageCapacities(namespace string) kubeapi.Client[*storagev1.CSIStorageCapacity,
+	*storagev1.CSIStorageCapacityList] {
+	return objects(g.f, "csistoragecapacities", namespace, &storagev1.CSIStorageCapacity{},
+		&storagev1.CSIStorageCapacityList{})
 }
 
-func (g storage) StorageClasses() kubeapi.Client[storagev1.StorageClass, storagev1.StorageClassList] {
-	return objects[storagev1.StorageClass, storagev1.StorageClassList](g.f, "storageclasses", "")
+func (g storage) StorageClasses() kubeapi.Client[*storagev1.StorageClass, *storagev1.StorageClassList] {
+	return objects(g.f, "storageclasses", "", &storagev1.StorageClass{}, &storagev1.StorageClassList{})
 }
 
-func (g storage) VolumeAttachments() kubeapi.Client[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList] {
-	return objects[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](g.f, "volumeattachments", "")
+func (g storage) VolumeAttachments() kubeapi.Client[*storagev1.VolumeAttachment, *storagev1.VolumeAttachmentList] {
+	return objects(g.f, "volumeattachments", "", &storagev1.VolumeAttachment{}, &storagev1.VolumeAttachmentList{})
 }

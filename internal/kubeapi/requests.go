@@ -22,126 +22,124 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// object is a pointer to an object of the API.
-type object[T any] interface {
-	*T
+// object is an object of the API.
+type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// list is a pointer to a list of objects.
-type list[L any] interface {
-	*L
-	runtime.Object
-}
-
-// objects is a client of a resource of the group that a client of requests is for.
-func objects[T, L any, P object[T], Q list[L]](c rest.Interface, resource, namespace string,
+// objects is a client of a resource of the group that a client of requests is for, with an empty object and list.
+func objects[P object, Q runtime.Object](c rest.Interface, resource, namespace string, one P, list Q,
 ) *gentype.ClientWithList[P, Q] {
-	return gentype.NewClientWithList(resource, c, parameters, namespace, func() P { return new(T) },
-		func() Q { return new(L) }, gentype.PrefersProtobuf[P]())
+	return gentype.NewClientWithList(resource, c, parameters, namespace, like(one), like(list),
+		gentype.PrefersProtobuf[P]())
 }
 
-// questions is a client of a resource that can be created only.
-func questions[T any, P object[T]](c rest.Interface, resource string) *gentype.Client[P] {
-	return gentype.NewClient(resource, c, parameters, "", func() P { return new(T) }, gentype.PrefersProtobuf[P]())
+// questions is a client of a resource that can be created only, with an empty object.
+func questions[P object](c rest.Interface, resource string, one P) *gentype.Client[P] {
+	return gentype.NewClient(resource, c, parameters, "", like(one), gentype.PrefersProtobuf[P]())
 }
+
+// like makes empty objects like one.
+func like[P runtime.Object](one P) func() P { return func() P { return one.DeepCopyObject().(P) } }
 
 type admissionregistration struct{ c rest.Interface }
 
-func (g admissionregistration) ValidatingAdmissionPolicies() Client[admissionregistrationv1.ValidatingAdmissionPolicy,
-	admissionregistrationv1.ValidatingAdmissionPolicyList] {
-	return objects[admissionregistrationv1.ValidatingAdmissionPolicy,
-		admissionregistrationv1.ValidatingAdmissionPolicyList](g.c, "validatingadmissionpolicies", "")
+func (g admissionregistration) ValidatingAdmissionPolicies() Client[*admissionregistrationv1.ValidatingAdmissionPolicy,
+	*admissionregistrationv1.ValidatingAdmissionPolicyList] {
+	return objects(g.c, "validatingadmissionpolicies", "", &admissionregistrationv1.ValidatingAdmissionPolicy{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyList{})
 }
 
 func (g admissionregistration) ValidatingAdmissionPolicyBindings() Client[
-	admissionregistrationv1.ValidatingAdmissionPolicyBinding,
-	admissionregistrationv1.ValidatingAdmissionPolicyBindingList] {
-	return objects[admissionregistrationv1.ValidatingAdmissionPolicyBinding,
-		admissionregistrationv1.ValidatingAdmissionPolicyBindingList](g.c, "validatingadmissionpolicybindings", "")
+	*admissionregistrationv1.ValidatingAdmissionPolicyBinding,
+	*admissionregistrationv1.ValidatingAdmissionPolicyBindingList] {
+	return objects(g.c, "validatingadmissionpolicybindings", "",
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBindingList{})
 }
 
 type apps struct{ c rest.Interface }
 
-func (g apps) DaemonSets(namespace string) Client[appsv1.DaemonSet, appsv1.DaemonSetList] {
-	return objects[appsv1.DaemonSet, appsv1.DaemonSetList](g.c, "daemonsets", namespace)
+func (g apps) DaemonSets(namespace string) Client[*appsv1.DaemonSet, *appsv1.DaemonSetList] {
+	return objects(g.c, "daemonsets", namespace, &appsv1.DaemonSet{}, &appsv1.DaemonSetList{})
 }
 
-func (g apps) Deployments(namespace string) Client[appsv1.Deployment, appsv1.DeploymentList] {
-	return objects[appsv1.Deployment, appsv1.DeploymentList](g.c, "deployments", namespace)
+func (g apps) Deployments(namespace string) Client[*appsv1.Deployment, *appsv1.DeploymentList] {
+	return objects(g.c, "deployments", namespace, &appsv1.Deployment{}, &appsv1.DeploymentList{})
 }
 
-func (g apps) StatefulSets(namespace string) Client[appsv1.StatefulSet, appsv1.StatefulSetList] {
-	return objects[appsv1.StatefulSet, appsv1.StatefulSetList](g.c, "statefulsets", namespace)
+func (g apps) StatefulSets(namespace string) Client[*appsv1.StatefulSet, *appsv1.StatefulSetList] {
+	return objects(g.c, "statefulsets", namespace, &appsv1.StatefulSet{}, &appsv1.StatefulSetList{})
 }
 
 type authentication struct{ c rest.Interface }
 
-func (g authentication) TokenReviews() Creator[authenticationv1.TokenReview] {
-	return questions[authenticationv1.TokenReview](g.c, "tokenreviews")
+func (g authentication) TokenReviews() Creator[*authenticationv1.TokenReview] {
+	return questions(g.c, "tokenreviews", &authenticationv1.TokenReview{})
 }
 
 type authorization struct{ c rest.Interface }
 
-func (g authorization) SubjectAccessReviews() Creator[authorizationv1.SubjectAccessReview] {
-	return questions[authorizationv1.SubjectAccessReview](g.c, "subjectaccessreviews")
+func (g authorization) SubjectAccessReviews() Creator[*authorizationv1.SubjectAccessReview] {
+	return questions(g.c, "subjectaccessreviews", &authorizationv1.SubjectAccessReview{})
 }
 
 type batch struct{ c rest.Interface }
 
-func (g batch) Jobs(namespace string) Client[batchv1.Job, batchv1.JobList] {
-	return objects[batchv1.Job, batchv1.JobList](g.c, "jobs", namespace)
+func (g batch) Jobs(namespace string) Client[*batchv1.Job, *batchv1.JobList] {
+	return objects(g.c, "jobs", namespace, &batchv1.Job{}, &batchv1.JobList{})
 }
 
 type coordination struct{ c rest.Interface }
 
 func (g coordination) Leases(namespace string) Leases {
-	return objects[coordinationv1.Lease, coordinationv1.LeaseList](g.c, "leases", namespace)
+	return objects(g.c, "leases", namespace, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})
 }
 
 type core struct{ c rest.Interface }
 
-func (g core) ConfigMaps(namespace string) Client[corev1.ConfigMap, corev1.ConfigMapList] {
-	return objects[corev1.ConfigMap, corev1.ConfigMapList](g.c, "configmaps", namespace)
+func (g core) ConfigMaps(namespace string) Client[*corev1.ConfigMap, *corev1.ConfigMapList] {
+	return objects(g.c, "configmaps", namespace, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 }
 
-func (g core) Events(namespace string) Client[corev1.Event, corev1.EventList] {
-	return objects[corev1.Event, corev1.EventList](g.c, "events", namespace)
+func (g core) Events(namespace string) Client[*corev1.Event, *corev1.EventList] {
+	return objects(g.c, "events", namespace, &corev1.Event{}, &corev1.EventList{})
 }
 
-func (g core) Namespaces() Client[corev1.Namespace, corev1.NamespaceList] {
-	return objects[corev1.Namespace, corev1.NamespaceList](g.c, "namespaces", "")
+func (g core) Namespaces() Client[*corev1.Namespace, *corev1.NamespaceList] {
+	return objects(g.c, "namespaces", "", &corev1.Namespace{}, &corev1.NamespaceList{})
 }
 
-func (g core) Nodes() Client[corev1.Node, corev1.NodeList] {
-	return objects[corev1.Node, corev1.NodeList](g.c, "nodes", "")
+func (g core) Nodes() Client[*corev1.Node, *corev1.NodeList] {
+	return objects(g.c, "nodes", "", &corev1.Node{}, &corev1.NodeList{})
 }
 
-func (g core) PersistentVolumeClaims(namespace string) Client[corev1.PersistentVolumeClaim,
-	corev1.PersistentVolumeClaimList] {
-	return objects[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](g.c, "persistentvolumeclaims",
-		namespace)
+func (g core) PersistentVolumeClaims(namespace string) Client[*corev1.PersistentVolumeClaim,
+	*corev1.PersistentVolumeClaimList] {
+	return objects(g.c, "persistentvolumeclaims", namespace, &corev1.PersistentVolumeClaim{},
+		&corev1.PersistentVolumeClaimList{})
 }
 
-func (g core) PersistentVolumes() Client[corev1.PersistentVolume, corev1.PersistentVolumeList] {
-	return objects[corev1.PersistentVolume, corev1.PersistentVolumeList](g.c, "persistentvolumes", "")
+func (g core) PersistentVolumes() Client[*corev1.PersistentVolume, *corev1.PersistentVolumeList] {
+	return objects(g.c, "persistentvolumes", "", &corev1.PersistentVolume{}, &corev1.PersistentVolumeList{})
 }
 
 func (g core) Pods(namespace string) Pods {
-	return pods{objects[corev1.Pod, corev1.PodList](g.c, "pods", namespace)}
+	return pods{objects(g.c, "pods", namespace, &corev1.Pod{}, &corev1.PodList{})}
 }
 
-func (g core) Secrets(namespace string) Client[corev1.Secret, corev1.SecretList] {
-	return objects[corev1.Secret, corev1.SecretList](g.c, "secrets", namespace)
+func (g core) Secrets(namespace string) Client[*corev1.Secret, *corev1.SecretList] {
+	return objects(g.c, "secrets", namespace, &corev1.Secret{}, &corev1.SecretList{})
 }
 
 func (g core) ServiceAccounts(namespace string) ServiceAccounts {
-	return serviceAccounts{objects[corev1.ServiceAccount, corev1.ServiceAccountList](g.c, "serviceaccounts", namespace)}
+	return serviceAccounts{objects(g.c, "serviceaccounts", namespace, &corev1.ServiceAccount{},
+		&corev1.ServiceAccountList{})}
 }
 
-func (g core) Services(namespace string) Client[corev1.Service, corev1.ServiceList] {
-	return objects[corev1.Service, corev1.ServiceList](g.c, "services", namespace)
+func (g core) Services(namespace string) Client[*corev1.Service, *corev1.ServiceList] {
+	return objects(g.c, "services", namespace, &corev1.Service{}, &corev1.ServiceList{})
 }
 
 type pods struct {
@@ -175,82 +173,82 @@ func (c serviceAccounts) CreateToken(ctx context.Context, account string, token 
 
 type endpoints struct{ c rest.Interface }
 
-func (g endpoints) EndpointSlices(namespace string) Client[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList] {
-	return objects[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList](g.c, "endpointslices", namespace)
+func (g endpoints) EndpointSlices(namespace string) Client[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList] {
+	return objects(g.c, "endpointslices", namespace, &discoveryv1.EndpointSlice{}, &discoveryv1.EndpointSliceList{})
 }
 
 type policy struct{ c rest.Interface }
 
-func (g policy) PodDisruptionBudgets(namespace string) Client[policyv1.PodDisruptionBudget,
-	policyv1.PodDisruptionBudgetList] {
-	return objects[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList](g.c, "poddisruptionbudgets",
-		namespace)
+func (g policy) PodDisruptionBudgets(namespace string) Client[*policyv1.PodDisruptionBudget,
+	*policyv1.PodDisruptionBudgetList] {
+	return objects(g.c, "poddisruptionbudgets", namespace, &policyv1.PodDisruptionBudget{},
+		&policyv1.PodDisruptionBudgetList{})
 }
 
 type rbac struct{ c rest.Interface }
 
-func (g rbac) ClusterRoleBindings() Client[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList] {
-	return objects[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](g.c, "clusterrolebindings", "")
+func (g rbac) ClusterRoleBindings() Client[*rbacv1.ClusterRoleBinding, *rbacv1.ClusterRoleBindingList] {
+	return objects(g.c, "clusterrolebindings", "", &rbacv1.ClusterRoleBinding{}, &rbacv1.ClusterRoleBindingList{})
 }
 
-func (g rbac) ClusterRoles() Client[rbacv1.ClusterRole, rbacv1.ClusterRoleList] {
-	return objects[rbacv1.ClusterRole, rbacv1.ClusterRoleList](g.c, "clusterroles", "")
+func (g rbac) ClusterRoles() Client[*rbacv1.ClusterRole, *rbacv1.ClusterRoleList] {
+	return objects(g.c, "clusterroles", "", &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{})
 }
 
-func (g rbac) RoleBindings(namespace string) Client[rbacv1.RoleBinding, rbacv1.RoleBindingList] {
-	return objects[rbacv1.RoleBinding, rbacv1.RoleBindingList](g.c, "rolebindings", namespace)
+func (g rbac) RoleBindings(namespace string) Client[*rbacv1.RoleBinding, *rbacv1.RoleBindingList] {
+	return objects(g.c, "rolebindings", namespace, &rbacv1.RoleBinding{}, &rbacv1.RoleBindingList{})
 }
 
-func (g rbac) Roles(namespace string) Client[rbacv1.Role, rbacv1.RoleList] {
-	return objects[rbacv1.Role, rbacv1.RoleList](g.c, "roles", namespace)
+func (g rbac) Roles(namespace string) Client[*rbacv1.Role, *rbacv1.RoleList] {
+	return objects(g.c, "roles", namespace, &rbacv1.Role{}, &rbacv1.RoleList{})
 }
 
 type resource struct{ c rest.Interface }
 
-func (g resource) DeviceClasses() Client[resourcev1.DeviceClass, resourcev1.DeviceClassList] {
-	return objects[resourcev1.DeviceClass, resourcev1.DeviceClassList](g.c, "deviceclasses", "")
+func (g resource) DeviceClasses() Client[*resourcev1.DeviceClass, *resourcev1.DeviceClassList] {
+	return objects(g.c, "deviceclasses", "", &resourcev1.DeviceClass{}, &resourcev1.DeviceClassList{})
 }
 
-func (g resource) ResourceClaimTemplates(namespace string) Client[resourcev1.ResourceClaimTemplate,
-	resourcev1.ResourceClaimTemplateList] {
-	return objects[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](g.c,
-		"resourceclaimtemplates", namespace)
+func (g resource) ResourceClaimTemplates(namespace string) Client[*resourcev1.ResourceClaimTemplate,
+	*resourcev1.ResourceClaimTemplateList] {
+	return objects(g.c, "resourceclaimtemplates", namespace, &resourcev1.ResourceClaimTemplate{},
+		&resourcev1.ResourceClaimTemplateList{})
 }
 
 func (g resource) ResourceClaims(namespace string) ResourceClaims {
-	return objects[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](g.c, "resourceclaims", namespace)
+	return objects(g.c, "resourceclaims", namespace, &resourcev1.ResourceClaim{}, &resourcev1.ResourceClaimList{})
 }
 
-func (g resource) ResourceSlices() Client[resourcev1.ResourceSlice, resourcev1.ResourceSliceList] {
-	return objects[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](g.c, "resourceslices", "")
+func (g resource) ResourceSlices() Client[*resourcev1.ResourceSlice, *resourcev1.ResourceSliceList] {
+	return objects(g.c, "resourceslices", "", &resourcev1.ResourceSlice{}, &resourcev1.ResourceSliceList{})
 }
 
 type scheduling struct{ c rest.Interface }
 
-func (g scheduling) PriorityClasses() Client[schedulingv1.PriorityClass, schedulingv1.PriorityClassList] {
-	return objects[schedulingv1.PriorityClass, schedulingv1.PriorityClassList](g.c, "priorityclasses", "")
+func (g scheduling) PriorityClasses() Client[*schedulingv1.PriorityClass, *schedulingv1.PriorityClassList] {
+	return objects(g.c, "priorityclasses", "", &schedulingv1.PriorityClass{}, &schedulingv1.PriorityClassList{})
 }
 
 type storage struct{ c rest.Interface }
 
-func (g storage) CSIDrivers() Client[storagev1.CSIDriver, storagev1.CSIDriverList] {
-	return objects[storagev1.CSIDriver, storagev1.CSIDriverList](g.c, "csidrivers", "")
+func (g storage) CSIDrivers() Client[*storagev1.CSIDriver, *storagev1.CSIDriverList] {
+	return objects(g.c, "csidrivers", "", &storagev1.CSIDriver{}, &storagev1.CSIDriverList{})
 }
 
-func (g storage) CSINodes() Client[storagev1.CSINode, storagev1.CSINodeList] {
-	return objects[storagev1.CSINode, storagev1.CSINodeList](g.c, "csinodes", "")
+func (g storage) CSINodes() Client[*storagev1.CSINode, *storagev1.CSINodeList] {
+	return objects(g.c, "csinodes", "", &storagev1.CSINode{}, &storagev1.CSINodeList{})
 }
 
-func (g storage) CSIStorageCapacities(namespace string) Client[storagev1.CSIStorageCapacity,
-	storagev1.CSIStorageCapacityList] {
-	return objects[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList](g.c, "csistoragecapacities",
-		namespace)
+func (g storage) CSIStorageCapacities(namespace string) Client[*storagev1.CSIStorageCapacity,
+	*storagev1.CSIStorageCapacityList] {
+	return objects(g.c, "csistoragecapacities", namespace, &storagev1.CSIStorageCapacity{},
+		&storagev1.CSIStorageCapacityList{})
 }
 
-func (g storage) StorageClasses() Client[storagev1.StorageClass, storagev1.StorageClassList] {
-	return objects[storagev1.StorageClass, storagev1.StorageClassList](g.c, "storageclasses", "")
+func (g storage) StorageClasses() Client[*storagev1.StorageClass, *storagev1.StorageClassList] {
+	return objects(g.c, "storageclasses", "", &storagev1.StorageClass{}, &storagev1.StorageClassList{})
 }
 
-func (g storage) VolumeAttachments() Client[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList] {
-	return objects[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](g.c, "volumeattachments", "")
+func (g storage) VolumeAttachments() Client[*storagev1.VolumeAttachment, *storagev1.VolumeAttachmentList] {
+	return objects(g.c, "volumeattachments", "", &storagev1.VolumeAttachment{}, &storagev1.VolumeAttachmentList{})
 }
