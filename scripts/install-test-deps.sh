@@ -12,7 +12,7 @@ go test -vet=off ./internal/controlplane/binaries -run '^TestBuild$' -count=1 -t
 
 # The packages of whatever is missing.
 want=
-[ -x /usr/bin/chromium ] || want="chromium fonts-dejavu-core"
+[ -x /usr/lib/chromium/chromium-headless-shell ] || [ -x /usr/bin/chromium ] || want="chromium-headless-shell fonts-dejavu-core"
 [ -x /usr/sbin/slurmctld ] && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] && [ -x /usr/bin/sbatch ] || want="$want slurm-wlm munge"
 [ -d /usr/lib/python3/dist-packages/torch ] || want="$want python3-torch libopenblas0-pthread"
 [ -x /usr/sbin/nft ] && [ -x /sbin/tc ] || want="$want nftables iproute2"
