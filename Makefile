@@ -40,11 +40,9 @@ FULL = ./engine ./cmd/muster ./kube
 LONG = ./kube/services ./cmd/muster-kube ./deploy ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
-# A seventh less time of compiling, as no test reads what is for debuggers, and another fifth for other modules: most of
-# what they have is never called, so it is not worth being inlined. Each pattern costs go itself seconds in each of its
-# runs, so there are few. Compilers that collect no garbage, each on one core, take another seventh less.
+# A seventh less time of compiling, as no test reads what is for debuggers; scripts/tool.sh makes it a third less.
 test: export MUSTER_VET = $(shell $(GO) env GOTOOLDIR)/vet
-test: export GOFLAGS += '-ldflags=-s -w' '-gcflags=all=-c=1 -dwarf=false -l' $(foreach m,std github.com/muster-gpu/muster/... gonum.org/...,'-gcflags=$m=-c=1 -dwarf=false') '-toolexec=env GOGC=off GOMEMLIMIT=3GiB'
+test: export GOFLAGS += '-ldflags=-s -w' '-gcflags=all=-c=1 -dwarf=false' -toolexec=$(CURDIR)/scripts/tool.sh
 test: export MUSTER_PROGRAMS = $(CURDIR)/.programs.tmp
 test: ## everything that CI checks; installs the browser that the report is tested in
 	@rm -rf $(MUSTER_PROGRAMS)
