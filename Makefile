@@ -82,7 +82,7 @@ bench-gateway: ## the gateway beside net/http's reverse proxy and nginx, with wr
 	$(GO) test -run xxx -bench . -benchtime 5x -timeout 30m ./cmd/muster-gateway
 
 soak: ## a million random events per policy, with all invariants; a thousand deaths of the daemon, 600 of a cluster's scheduler; each fuzz target for half a minute
-	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Facts|Repartitions|MIGEvents|Defrag|Promises' -v ./engine ./driver/... ./quota
+	MUSTER_SOAK=1000000 $(GO) test -timeout 6h -run 'Random|Twin|Facts|Repartitions|MIGEvents|Defrag|Compact|Promises' -v ./engine ./driver/... ./quota
 	MUSTER_SOAK=1000 $(GO) test -timeout 1h -run 'TestCrash$$|TestHashes$$|TestPhilly$$|TestPoliciesLive$$|TestLearn$$' -v ./cmd/muster
 	MUSTER_SOAK=200 $(GO) test -timeout 2h -run 'TestGarbage|TestKube$$/^(deaths|many|scenarios)$$' -v ./kube
 	MUSTER_SOAK=8 $(GO) test -timeout 1h -run 'TestKube$$/^faults$$/^paused$$' -v ./kube

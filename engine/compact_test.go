@@ -12,6 +12,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 	"github.com/muster-gpu/muster/place"
 )
 
@@ -268,14 +269,14 @@ func (d *dumbEmpty) best(nodes, most, horizon int) (net time.Duration, ok bool) 
 	return net, ok
 }
 
-// On 1,500 random clusters, against a search through everything: where a node can be
+// On random clusters, against a search through everything: where a node can be
 // emptied one is found. Which of several places is best for how long nodes stay empty, the
 // planner does not ask: it takes the tightest. How often that is not the best is said.
 // Whatever it finds is no less than what it says it gains.
 func TestCompactBest(t *testing.T) {
 	t.Parallel()
 	found, none, worse := 0, 0, 0
-	for seed := range uint64(1500) {
+	for seed := range shared.Soak[uint64](750, 1500) {
 		h, d, nodes := randomStays(t, seed)
 		if h == nil {
 			continue

@@ -221,10 +221,9 @@ func (b *books) wantedOn(node int) []int64 {
 	for _, j := range b.d.jobs {
 		for i := 0; j != nil && j.eligible && i < len(j.Tasks); i++ {
 			n, p := int64(j.Tasks[i].Count), -1
-			for k := range m.Profiles {
-				if q, ok := m.Profile(j.Tasks[i].Request.Profile); ok && j.Tasks[i].Request.Profile != "" &&
-					q.Name == m.Profiles[k].Name {
-					p = k
+			if name := j.Tasks[i].Request.Profile; name != "" {
+				if q, ok := m.Profile(name); ok {
+					p = slices.IndexFunc(m.Profiles, func(x cluster.SliceProfile) bool { return x.Name == q.Name })
 				}
 			}
 			if i == 0 && j.Elastic.Max > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/muster-gpu/muster/cluster"
 	"github.com/muster-gpu/muster/engine"
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // holdDue: a job has been in line for so long that nodes are held for it.
@@ -130,7 +131,7 @@ func TestTwinHold(t *testing.T) {
 		for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
 			t.Run(fmt.Sprintf("%s/%s", pol, mode), func(t *testing.T) {
 				t.Parallel()
-				for seed, n := uint64(1), 0; n < 2*twinEvents(t); seed++ {
+				for seed, n := uint64(1), 0; n < shared.Soak(1, 2)*twinEvents(t); seed++ {
 					n += twins(t, pol, []string{"best-fit", "first-fit", "worst-fit"}[seed%3], mode, seed+holding, nil)
 				}
 			})

@@ -321,7 +321,7 @@ func TestMIGEvents(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(len(name))))
 			e := store(t, name, cluster.Node{GPUs: 1})
 			have, held := uint64(0), map[int]inventory.Alloc{}
-			for event := range shared.Soak(400_000, 1_000_000) / len(models) {
+			for event := range shared.Soak(200_000, 1_000_000) / len(models) {
 				p := r.IntN(len(m.Profiles))
 				if k := r.IntN(len(places)); have != 0 && r.IntN(5) < 2 { // the first that is there goes
 					for have>>k&1 == 0 {

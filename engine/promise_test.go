@@ -17,7 +17,7 @@ func TestPromises(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []engine.Backfill{engine.EASY, engine.Conservative} {
 		t.Run(mode.String(), func(t *testing.T) {
-			for seed := range shared.Soak[uint64](30, 200) {
+			for seed := range shared.Soak[uint64](15, 200) {
 				promises(t, mode, seed)
 			}
 		})

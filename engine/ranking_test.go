@@ -132,8 +132,9 @@ func newCrowd(t *testing.T, pol string, seed uint64) *crowd {
 // TestRankingTwin: engines that rank victims always, never, and where that is worth it decide alike, with levels of
 // many jobs in which what stopping a job wastes changes with time or does not.
 func TestRankingTwin(t *testing.T) {
-	for _, pol := range []string{"las:base=1m", "las:base=10m,levels=3", "tiresias-l:thresholds=60/600",
-		"tiresias-g:thresholds=600", "gittins", "srtf"} {
+	policies := []string{"las:base=1m", "tiresias-g:thresholds=600", "srtf", "las:base=10m,levels=3",
+		"tiresias-l:thresholds=60/600", "gittins"}
+	for _, pol := range policies[:shared.Soak(3, len(policies))] {
 		t.Run(pol, func(t *testing.T) {
 			t.Parallel()
 			began, grew, dropped := 0, 0, 0
