@@ -99,7 +99,7 @@ func keepsDeadlinesIn(t *testing.T, pol, size string, opt Options, entries []tra
 // TestDeadlinesKept includes jobs whose deadlines cannot be promised, and jobs without deadlines.
 func TestDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	for seed := range uint64(15) {
+	for seed := range shared.Soak[uint64](8, 15) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
 		for n := 1; n < 8; n++ { // speed grows sublinearly with the tasks
@@ -121,7 +121,7 @@ func TestDeadlinesKept(t *testing.T) {
 		}
 		sum.add(keepsDeadlines(t, "elasticflow", "2x8xT4", model, entries))
 	}
-	sum.check(t, 100, 20)
+	sum.check(t, shared.Soak(50, 100), shared.Soak(10, 20))
 }
 
 // arriving makes jobs that arrive at most gap seconds apart and run for least seconds to 50 minutes more.
@@ -139,7 +139,7 @@ func arriving(r *rand.Rand, n, gap, least int, job func(e *trace.Entry)) (entrie
 // other's way, mixed with elastic jobs of small and large tasks.
 func TestGangDeadlinesKept(t *testing.T) {
 	var sum verdicts
-	for seed := range shared.Soak[uint64](8, 40) {
+	for seed := range shared.Soak[uint64](4, 40) {
 		r := rand.New(rand.NewPCG(seed, 13))
 		size, perNode := "2x8xT4", 8
 		if seed%2 == 1 {
@@ -158,7 +158,7 @@ func TestGangDeadlinesKept(t *testing.T) {
 		})
 		sum.add(keepsDeadlines(t, "elasticflow", size, &perf.Table{}, entries))
 	}
-	least := shared.Soak(75, 400)
+	least := shared.Soak(38, 400)
 	sum.check(t, least, least)
 }
 
@@ -184,7 +184,7 @@ func costly(r *rand.Rand, entries []trace.Entry) []trace.Entry {
 func TestCostlyDeadlinesKept(t *testing.T) {
 	var sum verdicts
 	seeds := []uint64{68, 142, 147, 167} // seeds where a new plan misses accepted deadlines that the old one keeps
-	for seed := range shared.Soak[uint64](6, 40) {
+	for seed := range shared.Soak[uint64](2, 40) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {
@@ -210,7 +210,7 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	least := shared.Soak(75, 400)
+	least := shared.Soak(45, 400)
 	sum.check(t, least, least)
 }
 
@@ -218,7 +218,7 @@ func TestCostlyDeadlinesKept(t *testing.T) {
 // deadlines: they start wherever they delay no promised job, and stay there.
 func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 	var sum verdicts
-	for seed := range shared.Soak[uint64](18, 40) {
+	for seed := range shared.Soak[uint64](9, 40) {
 		r := rand.New(rand.NewPCG(seed, 17))
 		size, perNode := []string{"2x8xT4", "4x4xT4", "1x8xT4"}[seed%3], []int{8, 4, 8}[seed%3]
 		overhead := time.Duration(seed%2) * 10 * time.Second
@@ -240,26 +240,26 @@ func TestDeadlinesKeptAmongUncheckpointed(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	least := shared.Soak(180, 400)
+	least := shared.Soak(90, 400)
 	sum.check(t, least, least/2)
 }
 
 // TestLeasesKept: the same for gangs of all sizes, which have to be moved out of each other's way,
 // on nodes of two kinds.
 func TestLeasesKept(t *testing.T) {
-	leasesKept(t, 0, shared.Soak(180, 400))
+	leasesKept(t, 0, shared.Soak(90, 400))
 }
 
 // TestCostlyLeasesKept: the same where starts and checkpoints take time.
 func TestCostlyLeasesKept(t *testing.T) {
-	leasesKept(t, 10*time.Second, shared.Soak(130, 300))
+	leasesKept(t, 10*time.Second, shared.Soak(65, 300))
 }
 
 // leasesKept replays jobs with a startup delay under chronus; at least the given number of
 // deadlines must be accepted, and as many declined.
 func leasesKept(t *testing.T, startup time.Duration, least int) {
 	var sum verdicts
-	for seed := range shared.Soak[uint64](18, 40) {
+	for seed := range shared.Soak[uint64](9, 40) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		model := &perf.Table{Speed: map[string]map[string]int64{"m": {"T4": 600_000}}}
 		var entries []trace.Entry
@@ -356,7 +356,7 @@ func TestElasticFlowLinear(t *testing.T) {
 // accepted before it.
 func TestElasticFlowMonotone(t *testing.T) {
 	pairs := 0
-	for seed := range uint64(2000) {
+	for seed := range shared.Soak[uint64](1000, 2000) {
 		r := rand.New(rand.NewPCG(seed, 21))
 		model := &perf.Table{Scale: map[string]map[int]int64{"m": {}}}
 		for n := 1; n <= 8; n++ {
@@ -379,7 +379,7 @@ func TestElasticFlowMonotone(t *testing.T) {
 			}
 		}
 	}
-	if pairs < 300 {
+	if pairs < shared.Soak(150, 300) {
 		t.Errorf("%d pairs", pairs)
 	}
 }

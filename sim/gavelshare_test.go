@@ -128,7 +128,7 @@ func (s *shares) Record(b *engine.Batch, d *engine.Decision) error {
 // fills the models one after the other, may find no job with a claim left for the last model; a job
 // then has up to a twentieth less of its time than X says.
 func TestGavelSharesTrackX(t *testing.T) {
-	for seed := range shared.Soak[uint64](18, 90) {
+	for seed := range shared.Soak[uint64](9, 90) {
 		r := rand.New(rand.NewPCG(seed, 31))
 		crowded := seed%3 > 0
 		w := newGavelWorld(t, r, func(gpus int) int {

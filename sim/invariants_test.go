@@ -59,7 +59,7 @@ func checked(t *testing.T, wl *trace.Workload, size, pol string, mode engine.Bac
 // backfill mode with every invariant checked after every step.
 func TestInvariants(t *testing.T) {
 	s := shared.Must(trace.ParseSynth(fmt.Sprintf("preset=small-team,jobs=%d,gpus=16,load=1.4,seed=5",
-		shared.Soak(60, 100))))
+		shared.Soak(45, 100))))
 	wl := shared.Must(trace.Synth(s))
 	for i, pol := range policy.Names() {
 		for mode := engine.Strict; mode <= engine.Conservative; mode++ {
@@ -76,7 +76,7 @@ func TestInvariants(t *testing.T) {
 
 // TestInvariantsOnMuri does the same on recorded jobs with a deep backlog.
 func TestInvariantsOnMuri(t *testing.T) {
-	wl := shared.Must(trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: shared.Soak(150, 250)}))
+	wl := shared.Must(trace.Open(shared.Path(t, "traces/muri/trace1.csv"), trace.Options{Limit: shared.Soak(110, 250)}))
 	for _, pol := range []string{"las", "srtf"} {
 		t.Run(pol, func(t *testing.T) { checked(t, wl, "4x8xV100-32GB", pol, engine.Skip, Options{}) })
 	}
@@ -86,7 +86,7 @@ func TestInvariantsOnMuri(t *testing.T) {
 func joining(t *testing.T, pol, size string, table *perf.Table, models []string, draw uint64, least int,
 	change func(i int, j *cluster.Job)) {
 	t.Helper()
-	joins, seeds, jobs := 0, shared.Soak[uint64](1, 2), shared.Soak(100, 150)
+	joins, seeds, jobs := 0, shared.Soak[uint64](1, 2), shared.Soak(70, 150)
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, draw))
 		entries := randomEntries(r, jobs)

@@ -178,7 +178,7 @@ func TestScale(t *testing.T) {
 			// its decisions are the same to a millisecond only
 			continue
 		}
-		for seed := range shared.Soak[uint64](2, 10) {
+		for seed := range shared.Soak[uint64](1, 10) {
 			var want []string
 			for k := 1; k <= 3; k++ {
 				r := rand.New(rand.NewPCG(seed, 9))
@@ -234,7 +234,7 @@ func TestPermutation(t *testing.T) {
 			continue // see TestPermutationOfEquals
 		}
 		pol = roundless(pol)
-		for seed := range uint64(10) {
+		for seed := range shared.Soak[uint64](4, 10) {
 			r := rand.New(rand.NewPCG(seed, 8))
 			entries, size := queued(r, randomEntries(r, 60)), "2x4xT4"
 			sizes, last := r.Perm(16), cluster.Time(-1)

@@ -98,7 +98,7 @@ func TestLucid(t *testing.T) {
 		"lucid:profile=new,pack=never", "lucid:waiting=0,profile=new,grow=more"} {
 		t.Run(pol, func(t *testing.T) {
 			short, cut, joins, grown := 0, 0, 0, 0
-			for seed := range uint64(3) {
+			for seed := range shared.Soak[uint64](2, 3) {
 				p := lucidPlayed(t, pol, seed)
 				short, cut, joins, grown = short+p.short, cut+p.cut, joins+p.joins, grown+p.grown
 			}

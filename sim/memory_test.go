@@ -18,7 +18,7 @@ func TestTurnsKeepMemory(t *testing.T) {
 	for pol, part := range map[string]time.Duration{"gandiva": 4000, "gandiva:pack=false": 4000, "gavel": 4000,
 		"gandiva-fair": 100} {
 		work, lost := time.Duration(0), time.Duration(0)
-		for seed := range uint64(5) {
+		for seed := range shared.Soak[uint64](2, 5) {
 			r := rand.New(rand.NewPCG(seed, 0x686f6d65))
 			entries := make([]trace.Entry, 30)
 			at := cluster.Time(0)

@@ -78,10 +78,10 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// crowded is 60 jobs on a narrow link whose nodes fail, treated by a policy.
+// crowded is jobs on a narrow link whose nodes fail, treated by a policy: 60 of them under MUSTER_SOAK.
 func crowded(name string, seed uint64) (*cluster.Spec, []trace.Entry, Setup) {
 	var entries []trace.Entry
-	for i := range cluster.JobID(60) {
+	for i := range cluster.JobID(shared.Soak(30, 60)) {
 		entries = append(entries,
 			sends(i, time.Duration(i)*time.Minute, time.Duration(5+i%7)*time.Minute, int64(1+i%3)*1e9,
 				time.Duration(1+i%4)*time.Second))

@@ -180,7 +180,7 @@ func (x *watcher) Record(b *engine.Batch, _ *engine.Decision) error {
 // gangs, each job that ends with all nodes awake also ends when nodes sleep. No job is on a node
 // that is asleep.
 func TestPowerProperties(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := shared.Soak[uint64](20, 0); seed < 40; seed++ {
 		r := rand.New(rand.NewPCG(seed, 7))
 		pol := []string{"fifo", "las", "srtf", "sjf", "pollux", "gandiva", "elasticflow", "tiresias"}[seed%8]
 		if _, err := policy.New(pol); err != nil {

@@ -168,7 +168,7 @@ func TestPromotedEnd(t *testing.T) {
 		t.Fatalf("only %v promote", list)
 	}
 	for _, pol := range append(promoting("0.001"), promoting("4")...) {
-		for seed := range uint64(5) {
+		for seed := range shared.Soak[uint64](2, 5) {
 			r := rand.New(rand.NewPCG(seed, 12))
 			entries := randomEntries(r, 30)
 			end := entries[len(entries)-1].Job.Submit
@@ -197,7 +197,7 @@ func TestPromotedEnd(t *testing.T) {
 // TestHeadIsNotDelayed: under EASY with exact estimates, fifo's blocked head starts no later than
 // in strict order, without any backfill.
 func TestHeadIsNotDelayed(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range shared.Soak[uint64](8, 20) {
 		entries := randomEntries(rand.New(rand.NewPCG(seed, 7)), 100)
 		start := func(m engine.Backfill) (list []cluster.Time, mean float64) {
 			o := replayed(t, "1x8xT4", "fifo", entries, Options{}, func(s *Setup) { s.Backfill = &m })

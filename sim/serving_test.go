@@ -49,9 +49,9 @@ func serve(t *testing.T, s service.Service, scaling string, a *requests.Arrivals
 // TestWarm: a replica that starts again where its weights still are answers sooner, and such starts are counted.
 func TestWarm(t *testing.T) {
 	s := vision(1, 4)
-	load := &requests.Arrivals{Rate: 100, CV: 1, For: 40 * time.Minute}
+	load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute}
 	for k, rate := range []float64{9000, 100, 9000, 100} {
-		load.Steps = append(load.Steps, requests.Step{At: time.Duration(k+1) * 8 * time.Minute, Rate: rate})
+		load.Steps = append(load.Steps, requests.Step{At: time.Duration(k+1) * 4 * time.Minute, Rate: rate})
 	}
 	cold, _ := serve(t, s, "hpa", load, nil)
 	s.Variants[0].Warm = 2 * time.Second
@@ -66,8 +66,8 @@ func TestWarm(t *testing.T) {
 
 // TestServing: a step in load is followed, nothing is lost, and at the end no replica is left.
 func TestServing(t *testing.T) {
-	load := &requests.Arrivals{Rate: 100, CV: 1, For: 20 * time.Minute,
-		Steps: []requests.Step{{At: 10 * time.Minute, Rate: 9000}}}
+	load := &requests.Arrivals{Rate: 100, CV: 1, For: 10 * time.Minute,
+		Steps: []requests.Step{{At: 5 * time.Minute, Rate: 9000}}}
 	sv, out := serve(t, vision(1, 4), "hpa", load, nil)
 	got := &sv.Served[0]
 	if sum := got.Answered + got.Dropped + got.Tally.Refused + got.Failed; sum != got.Arrived || got.Failed != 0 {
@@ -77,7 +77,7 @@ func TestServing(t *testing.T) {
 		t.Errorf("%d replicas at most, %d started, %d stopped, %.3f in time", got.Peak, got.Started, got.Stopped,
 			got.Attainment())
 	}
-	if held := float64(out.Run.Records[0].Held) / 3.6e9; got.GPUHours < held || got.GPUHours > 4*21./60 ||
+	if held := float64(out.Run.Records[0].Held) / 3.6e9; got.GPUHours < held || got.GPUHours > 4*11./60 ||
 		got.GPUHours != got.Cost {
 		t.Errorf("%g GPU-hours, at a cost of %g; the first replica held %g", got.GPUHours, got.Cost, held)
 	}
@@ -247,9 +247,9 @@ func TestServingVotes(t *testing.T) {
 func TestServingLends(t *testing.T) {
 	s := vision(0, 4)
 	s.Variants[0].Request.GPUs, s.Lend.Within = 2, 30*time.Second
-	s.Forecast.Steps = []service.ExpectedStep{{At: 0, Rate: 100}, {At: 1200, Rate: 9000}, {At: 1800, Rate: 100}}
+	s.Forecast.Steps = []service.ExpectedStep{{At: 0, Rate: 100}, {At: 1200, Rate: 9000}, {At: 1500, Rate: 100}}
 	load := requests.Arrivals{Rate: 100, CV: 1, For: time.Hour,
-		Steps: []requests.Step{{At: 20 * time.Minute, Rate: 9000}, {At: 30 * time.Minute, Rate: 100}}}
+		Steps: []requests.Step{{At: 20 * time.Minute, Rate: 9000}, {At: 25 * time.Minute, Rate: 100}}}
 	spec := &cluster.Spec{}
 	for _, name := range []string{"n1", "n2", "n3", "n4"} {
 		spec.Nodes = append(spec.Nodes, cluster.Node{Name: name, Model: "T4-16GB", GPUs: 4})

@@ -58,15 +58,15 @@ func TestServingMemory(t *testing.T) {
 		few     int
 		stream  func(n int) requests.Stream
 	}{
-		{"drawn", images, 100_000, func(n int) requests.Stream { return drawn(n, 2000, 0) }},
-		{"recorded", images, 100_000, func(n int) requests.Stream {
+		{"drawn", images, 40_000, func(n int) requests.Stream { return drawn(n, 2000, 0) }},
+		{"recorded", images, 40_000, func(n int) requests.Stream {
 			f, err := requests.Open(recorded(t, n, 2000), requests.Options{}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return f
 		}},
-		{"of a language model", chat, 10_000, func(n int) requests.Stream { return drawn(n, 20, 200) }},
+		{"of a language model", chat, 5_000, func(n int) requests.Stream { return drawn(n, 20, 200) }},
 	} {
 		var live [2]uint64
 		for i, n := range []int{c.few, 10 * c.few} {
@@ -88,7 +88,7 @@ func TestServingMemory(t *testing.T) {
 			live[i] = w.live
 		}
 		t.Logf("%s: %d KB with %d requests, %d KB with ten times as many", c.name, live[0]>>10, c.few, live[1]>>10)
-		if live[1] > live[0]+256<<10 { // eight bytes for each request are 720 KB or more
+		if live[1] > live[0]+256<<10 { // eight bytes for each request are 360 KB or more
 			t.Errorf("%s: %d KB are alive with %d requests, %d KB with ten times as many", c.name, live[0]>>10, c.few,
 				live[1]>>10)
 		}

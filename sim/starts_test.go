@@ -35,10 +35,11 @@ func line(n int, known bool) (list []trace.Entry) {
 // with unknown ones most starts are inside the intervals. Asking changes no decision.
 func TestStarts(t *testing.T) {
 	spec := shared.Must(cluster.ParseShort("1x1xT4"))
+	n := shared.Soak(220, 400)
 	for _, known := range []bool{true, false} {
-		plain := sim.Run(context.Background(), spec, line(400, known), sim.Setup{Policy: "fifo", Placer: "best-fit"})
+		plain := sim.Run(context.Background(), spec, line(n, known), sim.Setup{Policy: "fifo", Placer: "best-fit"})
 		s := &sim.Starts{Every: 2}
-		out := sim.Run(context.Background(), spec, line(400, known),
+		out := sim.Run(context.Background(), spec, line(n, known),
 			sim.Setup{Policy: "fifo", Placer: "best-fit", Starts: s})
 		if out.Err != nil || out.Hash != plain.Hash {
 			t.Fatalf("hash %x, %x without questions: %v", out.Hash, plain.Hash, out.Err)
