@@ -160,7 +160,15 @@ func TestDistSearch(t *testing.T) {
 	if err != nil || len(searches) != 12 {
 		t.Fatalf("%d searches: %v", len(searches), err)
 	}
-	measured := 0
+	measured, wanted := 0, 202
+	if shared.Soak(true, false) { // package results compares what all of them find
+		searches, wanted = searches[:1], 0
+		for _, c := range searches[0].Published {
+			if c.Measured {
+				wanted++
+			}
+		}
+	}
 	for i := range searches {
 		x := &searches[i]
 		got, err := d.Search(x.Cluster, x.Model, x.Together, distLoad(t, dir, x.Workload), x.Target())
@@ -183,8 +191,8 @@ func TestDistSearch(t *testing.T) {
 			t.Errorf("%v: candidate %d is the best, want %d", x, best, x.Best)
 		}
 	}
-	if measured != 202 {
-		t.Errorf("%d candidates were measured, want 202", measured)
+	if measured != wanted || wanted == 0 {
+		t.Errorf("%d candidates were measured, want %d", measured, wanted)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/muster-gpu/muster/internal/shared"
 )
 
-// TestElasticFlow compares the replays with the shares of the released simulator.
+// TestElasticFlow compares the replays with the shares of the released simulator; the longest, which takes as long as
+// all others, under MUSTER_SOAK.
 func TestElasticFlow(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/elasticflow-itp/expected_fig8b_deadline_satisfaction.csv")))
@@ -20,6 +21,9 @@ func TestElasticFlow(t *testing.T) {
 		few.cells = nil
 		for _, c := range r.cells {
 			whole := c.to == 0 && c.rerun > 0 && r.reason == "" // these have the printed figure, too
+			if c.cluster == "cluster01" && shared.Soak(true, false) {
+				continue
+			}
 			if r.ours != "elasticflow" && (c.cluster == "cluster10" || c.to > 0 && c.to < 450) {
 				few.cells, want = append(few.cells, c), want+1+count(whole)
 			}

@@ -85,8 +85,8 @@ func cruxSetup(name string) (sim.Setup, error) {
 	return setup, setup.SetBackfill("easy")
 }
 
-// fabrics replays a part of the jobs, 1 or less, under every traffic policy on the networks of Crux' trace simulation.
-func (t *Table) fabrics(ctx context.Context, traces string, part float64) error {
+// fabrics replays a part of the jobs, 1 or less, under every traffic policy on networks of Crux' trace simulation.
+func (t *Table) fabrics(ctx context.Context, traces string, cases []fabricCase, part float64) error {
 	names := traffic.Names()
 	s := Section{Title: "Crux' trace simulation", About: "346 nodes with 2,768 GPUs, or the 847 nodes whose places in the network were published with Crux; fifo with EASY backfilling, best-fit. A cell is the part of the GPU time that jobs hold in which they compute, which is GPU utilisation as Crux counts it, and below it is the mean JCT in hours. Published: what Crux gains over Sincronia, TACCL* and CASSINI; beside it what `crux` gains here over `sincronia` and `cassini`. " +
 		"Crux' workload and the rates of its links are not public. Here jobs are drawn by `muster trace synth` and run until their work is done: 1 to 128 GPUs, 4 hours in the median (lognormal, sigma 1.4, at most 7 days), arrivals in a daily cycle at a load of 0.75, five models (VGG-16, BERT large, ResNet-50, GPT-2 XL, Llama 2 7B) with their built-in traffic. " +
@@ -94,7 +94,7 @@ func (t *Table) fabrics(ctx context.Context, traces string, part float64) error 
 		"On three layers six ToR switches have so wide links upward (23 Tbit/s at 1:1) that this workload hardly meets on them, and there is little to gain; at 4:1 `crux` loses a little by its classes to no treatment at all. On the recorded network few of these jobs slow each other down at 1:1 and 2:1, and `crux` loses a little there, too; at 4:1 it gains about what was published for three layers, 4 to 7 %.",
 		Head: slices.Concat([]string{"network", "jobs", "oversubscription"}, names,
 			[]string{"published", "`crux` over `sincronia`", "over `cassini`"})}
-	for _, c := range fabricCases {
+	for _, c := range cases {
 		jobs := int(part * float64(c.jobs))
 		for _, over := range []int64{1, 2, 4} {
 			spec, err := c.spec(traces, over)

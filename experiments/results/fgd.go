@@ -23,10 +23,12 @@ const fgdRandom = "theirs depends on the timing of its threads: equal in distrib
 const roomsReason = "a rule of our own: it preserves what still fits, also by cores, instead of avoiding fragments"
 
 // FGD replays the openb lists in the world of its simulator.
-func FGD(ctx context.Context, traces string) (Table, error) { return fgdOn(ctx, traces, fgdLists) }
+func FGD(ctx context.Context, traces string) (Table, error) {
+	return fgdOn(ctx, traces, fgdLists, compat.OpenbPolicies())
+}
 
-// fgdOn plays some of the lists of pods.
-func fgdOn(ctx context.Context, traces string, lists []string) (Table, error) {
+// fgdOn plays some of the lists of pods under some of the policies.
+func fgdOn(ctx context.Context, traces string, lists []string, policies []compat.OpenbPolicy) (Table, error) {
 	t := Table{Title: "FGD: openb, 1,213 nodes with 6,212 GPUs", Tolerance: 1e-8,
 		About: "GPUs allocated, in per cent, when the given per cent of the cluster's GPUs have been requested; means of ten seeds, as published " +
 			"(ATC'23). No pod leaves: pods are drawn until they request 130 %, and a pod that does not fit is lost. The world is that of the published " +
@@ -40,14 +42,15 @@ func fgdOn(ctx context.Context, traces string, lists []string) (Table, error) {
 		return t, err
 	}
 	fgd, own := 0.0, 0.0 // means over the lists
-	differ := make([]int, len(compat.OpenbPolicies()))
+	differ := make([]int, len(policies))
 	for _, list := range lists {
 		o, err := ReadOpenb(dir, list)
 		if err != nil {
 			return t, err
 		}
-		for i, p := range compat.OpenbPolicies() {
-			name := fmt.Sprintf("openb_pod_list_%s/%02d-%s", list, i+1, p.Name)
+		for i, p := range policies {
+			at := slices.IndexFunc(compat.OpenbPolicies(), func(x compat.OpenbPolicy) bool { return x.Name == p.Name })
+			name := fmt.Sprintf("openb_pod_list_%s/%02d-%s", list, at+1, p.Name)
 			want, ok := published[name]
 			if !ok {
 				return t, fmt.Errorf("%s: no row for %s", dir, name)
@@ -89,7 +92,7 @@ func fgdOn(ctx context.Context, traces string, lists []string) (Table, error) {
 		own += ours / float64(len(lists))
 	}
 	t.Rows = append(t.Rows, Row{"mean of the lists, FGD (ours: Rooms)", "allocated at 100 %", fgd, own, roomsReason})
-	for i, p := range compat.OpenbPolicies() {
+	for i, p := range policies {
 		if p.Score != nil {
 			t.Rows = append(t.Rows,
 				Row{"all lists, " + p.Name, fmt.Sprintf("means that differ, at %v %%", head), 0, float64(differ[i]),

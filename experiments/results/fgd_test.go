@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,16 +13,22 @@ import (
 )
 
 // TestFGD compares the replay with the published table: equal in every cell, Random within the
-// spread of the seeds. One of the lists, and all under MUSTER_SOAK and in `make results`.
+// spread of the seeds. One of the lists under half of the policies, and all under MUSTER_SOAK and in `make results`.
 func TestFGD(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/openb-v2023/expected_gpu_alloc_pct_mean_of_10_seeds.csv")))
 	lists := shared.Soak([]string{"default"}, fgdLists)
-	tab, err := fgdOn(context.Background(), dir, lists)
+	policies := compat.OpenbPolicies()
+	if shared.Soak(true, false) {
+		policies = slices.DeleteFunc(policies, func(p compat.OpenbPolicy) bool {
+			return !slices.Contains([]string{"Random", "BestFit", "FGD"}, p.Name)
+		})
+	}
+	tab, err := fgdOn(context.Background(), dir, lists, policies)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(lists)*(6+1) + 1 + 5; len(tab.Rows) != want {
+	if want := len(lists)*(len(policies)+1) + 1 + len(policies) - 1; len(tab.Rows) != want {
 		t.Errorf("%d rows, want %d", len(tab.Rows), want)
 	}
 	for _, r := range tab.Rows {

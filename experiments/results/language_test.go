@@ -10,11 +10,12 @@ import (
 )
 
 // TestLanguageModels: the time of a token is within the errors that are expected of the roofline on the measured
-// points, and requests wait for KV memory where they were measured to.
+// points, and requests wait for KV memory where they were measured to. Of those that leave half of it free, a quarter
+// is played, and all under MUSTER_SOAK.
 func TestLanguageModels(t *testing.T) {
 	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/llm-profiles/silicon-agg.csv")))
-	tab, err := LanguageModels(t.Context(), traces)
+	tab, err := languageModels(t.Context(), traces, shared.Soak(4, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

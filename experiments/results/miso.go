@@ -40,23 +40,26 @@ const misoReason = "theirs is measured, with arrivals that are not published, an
 
 // MISO replays the 100 jobs of MISO's trace on whole GPUs, on each static geometry and under policy
 // miso.
-func MISO(ctx context.Context, traces string) (Table, error) {
+func MISO(ctx context.Context, traces string) (Table, error) { return misoOn(ctx, traces, misoSeeds) }
+
+// misoOn replays with so many orders of arrival.
+func misoOn(ctx context.Context, traces string, seeds int) (Table, error) {
 	t := Table{Title: "MISO: 100 jobs on 8 A100", Tolerance: 0.05}
 	m, err := readMISO(filepath.Join(traces, "miso-mig"))
 	if err != nil {
 		return t, err
 	}
-	full, _, err := m.mean(ctx, "fifo", "")
+	full, _, err := m.mean(ctx, "fifo", "", seeds)
 	if err != nil {
 		return t, err
 	}
-	divided, moves, err := m.mean(ctx, "miso", "")
+	divided, moves, err := m.mean(ctx, "miso", "", seeds)
 	if err != nil {
 		return t, err
 	}
 	static, best, tried := math.Inf(1), "", 0
 	for _, mig := range m.geometries() {
-		jct, _, err := m.mean(ctx, "miso", mig)
+		jct, _, err := m.mean(ctx, "miso", mig, seeds)
 		if err != nil {
 			return t, err
 		}
@@ -69,7 +72,7 @@ func MISO(ctx context.Context, traces string) (Table, error) {
 		"their speeds on instances from its iteration times, the memory they need from the smallest instance on which they were measured; arrivals by the published program's rule (Poisson gaps of %.0f s, "+
 		"half as long for the first third, jobs in random order), %d seeds; %v for a checkpoint and %v for a restart. Speeds are known, so nothing is profiled. "+
 		"Whole GPUs %s s, the best of %d static geometries that can run every job (%s) %s s, `miso` %s s with %.1f moves per job.",
-		misoGap, misoSeeds, misoMove.Cost, misoMove.Restart, whole(full), tried, best, whole(static), whole(divided),
+		misoGap, seeds, misoMove.Cost, misoMove.Restart, whole(full), tried, best, whole(static), whole(divided),
 		moves)
 	t.Rows = []Row{{"miso over whole GPUs", "mean JCT", misoWhole, divided / full, misoReason},
 		{"miso over the best static geometry", "mean JCT", misoStatic, divided / static, misoReason}}
@@ -199,16 +202,16 @@ func (m *misoTrace) geometries() (list []string) {
 	return list
 }
 
-// mean replays the trace with each seed and returns the mean JCT in seconds, and the number of
+// mean replays the trace with so many seeds and returns the mean JCT in seconds, and the number of
 // moves per job. mig is the geometry of each GPU.
-func (m *misoTrace) mean(ctx context.Context, policy, mig string) (jct, moves float64, err error) {
+func (m *misoTrace) mean(ctx context.Context, policy, mig string, seeds int) (jct, moves float64, err error) {
 	spec := &cluster.Spec{}
 	for i := range misoGPUs {
 		spec.Nodes = append(spec.Nodes,
 			cluster.Node{Name: fmt.Sprintf("n%d", i+1), Model: misoModel, GPUs: 1, MIG: mig})
 	}
 	strict := engine.Strict
-	for seed := range uint64(misoSeeds) {
+	for seed := range uint64(seeds) {
 		wl := m.arrivals(seed)
 		o := sim.Run(ctx, spec, sim.Prepare(wl, spec, sim.Estimates{From: sim.NoEstimates}, sim.PerGPU),
 			sim.Setup{Policy: policy, Placer: "best-fit", Backfill: &strict, World: sim.Options{Model: m.table}})
@@ -219,8 +222,8 @@ func (m *misoTrace) mean(ctx context.Context, policy, mig string) (jct, moves fl
 		if s.Completed != s.Jobs {
 			return 0, 0, fmt.Errorf("%s, %s: %d of %d jobs completed", policy, mig, s.Completed, s.Jobs)
 		}
-		jct += s.JCT.Mean / misoSeeds
-		moves += float64(s.Preemptions) / float64(s.Jobs) / misoSeeds
+		jct += s.JCT.Mean / float64(seeds)
+		moves += float64(s.Preemptions) / float64(s.Jobs) / float64(seeds)
 	}
 	return jct, moves, nil
 }

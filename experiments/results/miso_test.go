@@ -9,11 +9,12 @@ import (
 )
 
 // TestMISO checks MISO's claim: dividing each GPU by its mix of jobs beats whole GPUs by at least
-// as much as published, and beats the best static geometry.
+// as much as published, and beats the best static geometry; with few orders of arrival, and all under
+// MUSTER_SOAK.
 func TestMISO(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/miso-mig/trace_100.json")))
-	tab, err := MISO(context.Background(), dir)
+	tab, err := misoOn(context.Background(), dir, shared.Soak(3, misoSeeds))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,21 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/muster-gpu/muster/experiments/compat"
 	"github.com/muster-gpu/muster/trace"
 )
 
-// muriPolicies are the published rows and our policies for them. The slow ones take minutes.
-var muriPolicies = []struct {
+// muriPolicy is a published row, and our policy for it. The slow ones take minutes.
+type muriPolicy struct {
 	theirs, ours string
 	slow         bool
 	world        func() compat.Profile
 	reason       string
-}{
+}
+
+var muriPolicies = []muriPolicy{
 	{"SRTF", "srtf", false, compat.Muri, ""},
 	{"SRSF", "srsf", false, compat.Muri, ""},
 	{"Tiresias_L", "tiresias-l:thresholds=3250/7200", false, compat.MuriLevels, ""},
@@ -60,11 +61,11 @@ const (
 
 // Muri replays the traces of Muri in the world of its simulator.
 func Muri(ctx context.Context, traces string) (Table, error) {
-	return muriOn(ctx, traces, "trace1", "trace3", "trace3_pr", "trace4")
+	return muriOn(ctx, traces, func(string, *muriPolicy) bool { return true })
 }
 
-// muriOn replays the slow rows on some of the traces only.
-func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
+// muriOn replays those rows of traces that plays says.
+func muriOn(ctx context.Context, traces string, plays func(trace string, p *muriPolicy) bool) (Table, error) {
 	t := Table{Title: "Muri: Figures 9 and 10, 64 GPUs", Tolerance: 1e-8,
 		About: "Mean JCT, makespan and 99th percentile in seconds, as published (SIGCOMM'22); ours are equal to the last printed digit, except for the rows with a reason. " +
 			"Our engine and policies decide; the world is that of the published simulator, a profile of `experiments/compat`: every iteration takes 1.5 % longer; " +
@@ -90,8 +91,9 @@ func muriOn(ctx context.Context, traces string, slow ...string) (Table, error) {
 		if err != nil {
 			return t, err
 		}
-		for _, p := range muriPolicies {
-			if p.slow && !slices.Contains(slow, name) {
+		for i := range muriPolicies {
+			p := &muriPolicies[i]
+			if !plays(name, p) {
 				continue
 			}
 			pol, _, _ := strings.Cut(p.ours, ", ")

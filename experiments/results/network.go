@@ -19,7 +19,7 @@ func Network(ctx context.Context, traces string) (Table, error) {
 		return t, err
 	}
 	t.crux(ctx, cruxCases)
-	if err := errors.Join(t.fabrics(ctx, traces, 1), t.cassini()); err != nil {
+	if err := errors.Join(t.fabrics(ctx, traces, fabricCases, 1), t.cassini()); err != nil {
 		return t, err
 	}
 	return t, t.traffic(ctx, cruxCases, 300)

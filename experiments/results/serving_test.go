@@ -48,7 +48,7 @@ func TestSharing(t *testing.T) {
 	t.Parallel()
 	traces := filepath.Dir(filepath.Dir(shared.Path(t, "traces/parvagpu-mig/SLO_SLO_latency.csv")))
 	var tab Table
-	if err := tab.sharing(traces, shared.Soak(2, parvaSets)); err != nil {
+	if err := tab.sharing(traces, shared.Soak(1, parvaSets)); err != nil {
 		t.Fatal(err)
 	}
 	if len(tab.Rows) != 2 || len(tab.Failed()) > 0 {
