@@ -2,7 +2,7 @@
 GO ?= go
 export CGO_CFLAGS = -O2 -g -Wno-deprecated-declarations # of NVML's header
 
-.PHONY: run sim kube-demo serve-demo test hashes build lint bench bench-kube bench-gateway bench-serving bench-network bench-gpu soak results pictures
+.PHONY: run sim kube-demo serve-demo test vet hashes build lint bench bench-kube bench-gateway bench-serving bench-network bench-gpu soak results pictures
 
 # Without an NVIDIA driver the devices are simulated; the jobs are real processes.
 GPUS ?= $(shell nvidia-smi -L >/dev/null 2>&1 || echo --gpus sim:8xH100-80GB)
@@ -34,8 +34,9 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
 # Packages that fill two cores for minutes, and measure what is in time, run beside each other only. One that only
-# computes is built soon, and runs while they are still compiled, as that alone often waits for a single package. Of the
-# rest four run at a time, as some mostly wait; those that take longest begin first.
+# computes is built soon, and runs while they are still compiled; two compilers work beside what runs, so that the last
+# of the three begins soon. Of the rest four run at a time, as some mostly wait, and vet beside them; those that take
+# longest begin first.
 FULL = ./engine ./cmd/muster ./kube
 LONG = ./kube/services ./cmd/muster-kube ./deploy ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
@@ -47,13 +48,16 @@ test: export MUSTER_PROGRAMS = $(CURDIR)/.programs.tmp
 test: ## everything that CI checks; installs the browser that the report is tested in
 	@rm -rf $(MUSTER_PROGRAMS)
 	./scripts/install-test-deps.sh
-	$(GO) test -vet=off -timeout 40m $(FULL)
-	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
-	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FULL))") && $(GO) test -vet=off -timeout 40m -p 4 $(LONG) $$rest
+	$(GO) test -vet=off -timeout 40m -p 3 $(FULL)
+	rest=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(FULL))") || exit; \
+	$(MAKE) --no-print-directory vet & $(GO) test -vet=off -timeout 40m -p 4 $(LONG) $$rest; tested=$$?; wait $$! && exit $$tested
 	cd experiments && $(GO) test -vet=off -timeout 40m ./results ./... # not beside the others: those that wait for clocks would be late
 	@rm -rf $(MUSTER_PROGRAMS)
 	@test -d ../shared/traces || echo "note: the recorded traces are not beside the repository; tests on them were skipped"
+
+vet: ## go vet of both modules
+	$(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
+	cd experiments && $(GO) vet -vettool=$(CURDIR)/scripts/vet.sh ./...
 
 hashes: ## every decision hash of the scenarios and of recorded traces, compared with scenario/testdata/hashes.txt; some minutes
 	$(GO) test ./scenario -run 'TestHashes$$' -hashes -count 1 -v -timeout 30m
