@@ -63,7 +63,7 @@ func TestFirstPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"tiresias", "distserve"} {
+	for _, name := range shared.Soak([]string{"tiresias"}, []string{"tiresias", "distserve"}) {
 		tables, err := results.All(t.Context(), traces, name)
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestQuotesHold(t *testing.T) {
 		if shared.Soak(name == "early" || name == "late", false) {
 			continue // "changes" is both
 		}
-		inside, close := play(t, 4000, drift)
+		inside, close := play(t, shared.Soak(2500, 4000), drift)
 		if inside < 0.75 || inside > 0.85 {
 			t.Errorf("%s: %.0f %% of the starts are inside", name, 100*inside)
 		}

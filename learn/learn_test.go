@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 func near(t *testing.T, what string, got, want float64) {
@@ -521,7 +523,7 @@ func TestToy(t *testing.T) {
 	rules.Gamma, rules.Rate = 1, 1e-3
 	l := NewLearner(a, rules, 1)
 	const batch = 20
-	for episode := 0; episode < 2000; episode += batch {
+	for episode := 0; episode < shared.Soak(1000, 2000); episode += batch {
 		var choices []Choice
 		for k := range batch {
 			choices = append(choices, l.Episode(worlds[k%len(worlds)], ShortestService(), false)...)

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // The physical model of Meta-RL, TCC'23.
@@ -127,7 +129,7 @@ func TestMetaWeights(t *testing.T) {
 	r := NewRand(77) // no seed of the training
 	world := mixWorld(r, 1.5)
 	var worlds []*PlaceWorld
-	for range 20 {
+	for range shared.Soak(10, 20) {
 		worlds = append(worlds, world())
 	}
 	before := PlaceScore(a, worlds)
@@ -136,7 +138,7 @@ func TestMetaWeights(t *testing.T) {
 	}
 	tr := DefaultTraining(SystemMetaRL, 1)
 	b := a.Clone()
-	tr.Adapt(b, NewPerfModel(5), world, 15, 6)
+	tr.Adapt(b, NewPerfModel(5), world, shared.Soak(6, 15), 6)
 	after := PlaceScore(b, worlds)
 	t.Logf("mean JCT %.3f of best fit's, adapted %.3f", before, after)
 	if after > before*1.02 {

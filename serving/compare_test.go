@@ -301,7 +301,7 @@ func TestPlanners(t *testing.T) {
 		{"large, neighbours cost 20 %", 1.5, 0.4}} {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		var cases []*compared
-		for range shared.Soak(3, 10) {
+		for range shared.Soak(2, 10) {
 			cases = append(cases, invented(r, 12, x.load, x.sensitivity))
 		}
 		compare(t, x.name, cases...)
@@ -313,7 +313,7 @@ func TestPlannersRecorded(t *testing.T) {
 	t.Log(heading)
 	r := rand.New(rand.NewPCG(2, 1))
 	var whole []*compared
-	for range 10 {
+	for range shared.Soak(4, 10) {
 		whole = append(whole, titan(t, r, 12))
 	}
 	compare(t, "TITAN X, as a whole", whole...)

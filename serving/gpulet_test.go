@@ -312,7 +312,7 @@ func strictly(p *SharePlan, services []Service, k int, length time.Duration) (la
 func TestGpuletRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	m := model(t, "A100-80GB")
-	made, draws := 0, shared.Soak(100, 300)
+	made, draws := 0, shared.Soak(50, 300)
 	for range draws {
 		services := randomShares(r, 8)
 		p, err := MakeShares(m, services, ShareOptions{})

@@ -220,7 +220,7 @@ func TestHierarchyOfParts(t *testing.T) {
 // Water filling terminates for all inputs, even where floors leave the method hardly any room: no
 // job has less than the max-min level.
 func TestWaterFillEnds(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range shared.Soak[uint64](20, 40) {
 		r := rand.New(rand.NewPCG(seed, 99))
 		s, rate := random(r, 1+r.IntN(120), 1+r.IntN(4))
 		n := len(s.GPUs)

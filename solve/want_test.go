@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/muster-gpu/muster/internal/shared"
 )
 
 // crowd makes a line with many equal elements, some in an adverse order.
@@ -39,7 +41,7 @@ func inLine(a, b Want) int {
 // The naive twin of Line sorts the whole list.
 func TestLine(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
+	for range shared.Soak(8_000, 20_000) {
 		list := crowd(r)
 		twin, k := slices.Clone(list), r.IntN(len(list)+1)
 		slices.SortFunc(twin, inLine)
@@ -56,7 +58,7 @@ func TestLine(t *testing.T) {
 // The naive twin of Serve goes along a sorted line.
 func TestServe(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 20_000 {
+	for range shared.Soak(8_000, 20_000) {
 		list, gpus := crowd(r), r.IntN(300)
 		line, left := slices.Clone(list), gpus
 		slices.SortFunc(line, inLine)

@@ -208,7 +208,7 @@ func TestBadFiles(t *testing.T) {
 // A truncated compressed file must not pass for a shorter trace.
 func TestCutFiles(t *testing.T) {
 	wl := &Workload{Name: "long", Format: "muster"}
-	for i := range 20000 {
+	for i := range 6000 {
 		wl.Jobs = append(wl.Jobs,
 			Entry{Run: 1, Job: cluster.Job{ID: cluster.JobID(i), Name: strconv.Itoa(i * 7919), Submit: cluster.Time(i),
 				Tasks: []cluster.TaskSet{{Count: 1}}}})
