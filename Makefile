@@ -33,12 +33,11 @@ build: ## the muster binary, and the small programs beside it that start faster 
 	CGO_ENABLED=0 $(GO) build -o muster-kube ./cmd/muster-kube
 	CGO_ENABLED=0 $(GO) build -o muster-gateway ./cmd/muster-gateway
 
-# Packages that fill two cores for minutes, and measure what is in time, run beside each other only. One that only
-# computes is built soon, and runs while they are still compiled; two compilers work beside what runs, so that the last
-# of the three begins soon. Of the rest four run at a time, as some mostly wait, and vet beside them; those that take
-# longest begin first.
-FULL = ./engine ./cmd/muster ./kube
-LONG = ./kube/services ./cmd/muster-kube ./deploy ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
+# Packages that fill two cores for minutes, and measure what is in time, run beside each other only; while the first
+# runs, two compilers build the second. Of the rest four run at a time, as some mostly wait, and vet beside them; those
+# that take longest begin first.
+FULL = ./cmd/muster ./kube
+LONG = ./kube/services ./cmd/muster-kube ./deploy ./engine ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
 # A seventh less time of compiling, as no test reads what is for debuggers; scripts/tool.sh makes it a third less.
