@@ -13,6 +13,7 @@ import (
 	"net/textproto"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -61,14 +62,23 @@ func says(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.Writ
 // hangs keeps the connection until the other side closes it.
 func hangs(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }
 
-// nowhere is an address at which nothing answers.
+// nowhere is an address at which nothing answers: a socket that does not listen has it until the test ends, so that
+// nobody else takes it.
 func nowhere(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
 }
 
 // plain is a backend that answers with a text, and counts.
