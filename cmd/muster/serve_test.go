@@ -90,7 +90,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	leaves(programs.Dir)
-	shared.Beside(8)
+	shared.Beside(6)
 	code := m.Run()
 	browser.Close()
 	_ = os.RemoveAll(cache)
