@@ -59,12 +59,12 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestRandomAgain plays scenarios in which something was wrong once: of each policy one, and all under MUSTER_SOAK.
+// TestRandomAgain plays scenarios in which something was wrong once.
 func TestRandomAgain(t *testing.T) {
 	t.Parallel()
-	for pol, seeds := range map[string][]uint64{"elasticflow": {18, 10}, "chronus": {34, 9}, "scatter": {2, 10},
-		"scatter:slices": {5}, "scatter:divides": {13, 2, 26, 52}} {
-		for _, seed := range seeds[:shared.Soak(1, len(seeds))] {
+	for pol, seeds := range map[string][]uint64{"elasticflow": {10, 18}, "chronus": {9, 34}, "scatter": {2, 10},
+		"scatter:slices": {5}, "scatter:divides": {2, 13, 26, 52}} {
+		for _, seed := range seeds {
 			randomRun(t, pol, seed)
 		}
 	}

@@ -69,12 +69,9 @@ func gavelTable(t testing.TB) *Throughputs {
 }
 
 // Gavel's simulator, example 12.1: the mean equals the printed digits under that simulator's FIFO;
-// package results checks our policies, and this one where the cluster is idle.
+// package results checks our policies.
 func TestGavelFIFO(t *testing.T) {
 	t.Parallel()
-	if shared.Soak(true, false) {
-		t.Skip("make soak replays it")
-	}
 	f, err := RunGavel(context.Background(), Gavel{Rate: 4}, gavelTable(t))
 	if got := fmt.Sprintf("%.2f", f.Hours); err != nil || got != "25.38" {
 		t.Errorf("%s h (%d jobs, %d rounds), %v; want 25.38", got, f.Jobs, f.Rounds, err)
