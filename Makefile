@@ -40,8 +40,8 @@ FULL = ./cmd/muster ./kube
 LONG = ./kube/services ./cmd/muster-kube ./deploy ./engine ./sim ./local ./internal/lint ./slurm ./gateway ./report ./serving
 
 test: export GOGC = 400 # a tenth less time for a gigabyte more of memory
-# A seventh less time of compiling, as no test reads what is for debuggers; scripts/tool.sh makes it a third less.
 test: export MUSTER_VET = $(shell $(GO) env GOTOOLDIR)/vet
+# A seventh less time of compiling, as no test reads what is for debuggers; scripts/tool.sh saves more.
 test: export GOFLAGS += '-ldflags=-s -w' '-gcflags=all=-c=1 -dwarf=false' -toolexec=$(CURDIR)/scripts/tool.sh
 test: export MUSTER_PROGRAMS = $(CURDIR)/.programs.tmp
 test: ## everything that CI checks; installs the browser that the report is tested in

@@ -62,8 +62,8 @@ func says(text string) func(net.Conn) { return func(c net.Conn) { _, _ = io.Writ
 // hangs keeps the connection until the other side closes it.
 func hangs(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }
 
-// nowhere is an address at which nothing answers: a socket that does not listen has it until the test ends, so that
-// nobody else takes it.
+// nowhere is an address at which nothing answers. A socket that does not listen holds it until the test ends, or
+// another process could be given the port.
 func nowhere(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -15,10 +15,9 @@ import (
 	"github.com/muster-gpu/muster/trace"
 )
 
-// TestMuri compares the replays of three traces with the published figures, to the last printed digit, under
-// MUSTER_SOAK those of the longest as well; the slow ones of one trace, of
-// two under MUSTER_SOAK, and of all in `make results`. Themis in rounds, which has a tolerance, takes as long as five
-// others, and is played under MUSTER_SOAK.
+// TestMuri compares the replays of three traces with the published figures, to the last printed digit; the slow rows of
+// one trace only, without Themis in rounds, which takes as long as five others. MUSTER_SOAK adds Themis, the longest
+// trace, and the slow rows of a second; `make results` plays all.
 func TestMuri(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Dir(filepath.Dir(shared.Path(t, "traces/muri/expected_fig9_fig10.csv")))

@@ -20,11 +20,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium are the programs that can be the browser, of which the first that is installed is taken. The first has no
-// windows and what belongs to them, and takes half the processor's time.
+// chromium lists the programs that can be the browser, best first: the one that has no windows takes half the
+// processor time.
 var chromium = []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium"}
 
-// program is the browser's program; "": none is installed.
+// program is the first of them that is installed; "": none is.
 func program() string {
 	for _, path := range chromium {
 		if _, err := os.Stat(path); err == nil {

@@ -25,8 +25,7 @@ func objects[P object, Q list](f *testing.Fake, resource, namespace string, one 
 		panic(err)
 	}
 	return gentype.NewFakeClientWithList(f, namespace, kinds[0].GroupVersion().WithResource(resource), kinds[0],
-		func() P { return one.DeepCopyObject().(P) }, func() Q { return of.DeepCopyObject().(Q) }, copyMeta[Q],
-		items[P, Q], setItems[P, Q])
+		kubeapi.Like(one), kubeapi.Like(of), copyMeta[Q], items[P, Q], setItems[P, Q])
 }
 
 // object is an object of the API.
@@ -73,7 +72,7 @@ type authentication struct{ f *testing.Fake }
 func (g authentication) TokenReviews() kubeapi.Creator[*authenticationv1.TokenReview] {
 	return gentype.NewFakeClient(g.f, "", authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"),
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
-		func() *authenticationv1.TokenReview { return &authenticationv1.TokenReview{} })
+		kubeapi.Like(&authenticationv1.TokenReview{}))
 }
 
 type batch struct{ f *testing.Fake }

@@ -21,7 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Client asks for objects of one type, whose lists are of type L, in a namespace or in the cluster.
+// Client asks for objects of one type, whose lists are of type L, in a namespace or in the cluster. Both are pointers:
+// what is compiled for one pointer serves all, where each struct would be compiled again in each package that knows it.
 type Client[T, L any] interface {
 	Creator[T]
 	Update(ctx context.Context, obj T, opts metav1.UpdateOptions) (T, error)

@@ -31,17 +31,17 @@ type object interface {
 // objects is a client of a resource of the group that a client of requests is for, with an empty object and list.
 func objects[P object, Q runtime.Object](c rest.Interface, resource, namespace string, one P, list Q,
 ) *gentype.ClientWithList[P, Q] {
-	return gentype.NewClientWithList(resource, c, parameters, namespace, like(one), like(list),
+	return gentype.NewClientWithList(resource, c, parameters, namespace, Like(one), Like(list),
 		gentype.PrefersProtobuf[P]())
 }
 
 // questions is a client of a resource that can be created only, with an empty object.
 func questions[P object](c rest.Interface, resource string, one P) *gentype.Client[P] {
-	return gentype.NewClient(resource, c, parameters, "", like(one), gentype.PrefersProtobuf[P]())
+	return gentype.NewClient(resource, c, parameters, "", Like(one), gentype.PrefersProtobuf[P]())
 }
 
-// like makes empty objects like one.
-func like[P runtime.Object](one P) func() P { return func() P { return one.DeepCopyObject().(P) } }
+// Like makes empty objects of the type of an empty one.
+func Like[P runtime.Object](one P) func() P { return func() P { return one.DeepCopyObject().(P) } }
 
 type admissionregistration struct{ c rest.Interface }
 
